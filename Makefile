@@ -1,0 +1,74 @@
+# The commands of Tandem. Each sets up what it needs, from nothing, and says what is missing.
+#   make demo | demo-down | test | test-deep | e2e | check | generate | images | clean
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CLUSTER ?= embedded
+
+CRD_DIRECTORIES := crds/generated helm/tandem/files/crds
+
+help: ## this list
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+$(READY): requirements/dev.txt pyproject.toml
+	@echo "==> Python environment in $(VENV)"
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tandem needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install -q uv
+	$(BIN)/python -m uv pip sync -q --python $(BIN)/python requirements/dev.txt
+	$(BIN)/python -m uv pip install -q --python $(BIN)/python --no-deps -e .
+	$(BIN)/python -m ensurepip -q 2>/dev/null || true
+	$(BIN)/python -m pip install -q uv
+	@touch $@
+
+setup: $(READY) ## the Python environment only
+
+demo: $(READY) ## the main job on this machine: cluster, real engines, load, both roles scaled (CLUSTER=current: yours)
+	$(BIN)/python -m e2e.demo up --cluster $(CLUSTER)
+
+demo-down: $(READY) ## end what `make demo` left running
+	$(BIN)/python -m e2e.demo down --cluster $(CLUSTER)
+
+test: $(READY) ## unit, property and integration tests on a real etcd and kube-apiserver (no nodes)
+	$(BIN)/python -m pytest tests -m "not deep and not engine"
+
+test-deep: $(READY) ## the long form of the property tests
+	HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest tests -m "deep or not engine"
+
+e2e: $(READY) ## real nodes, real engines
+	$(BIN)/python -m pytest e2e/scenarios
+
+images: $(READY) ## build the images into the cache
+	$(BIN)/python -m e2e.images build
+
+generate: $(READY) ## CRDs and generated documentation from the models
+	$(BIN)/python -m tandem_api.crd $(CRD_DIRECTORIES)
+	$(BIN)/python -m tandem_api.troubleshooting docs/troubleshooting.md
+
+lock: $(READY) ## resolve the pinned requirements again
+	$(BIN)/python -m uv pip compile -q --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/control-plane.txt
+	$(BIN)/python -m uv pip compile -q --no-emit-index-url --no-header --no-annotate pyproject.toml --group pyproject.toml:dev -o requirements/dev.txt
+
+format: $(READY) ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: $(READY) ## format, lint, types, import contracts, generated files, chart lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tandem_api.crd --check $(CRD_DIRECTORIES)
+	$(BIN)/python -m tandem_api.troubleshooting --check docs/troubleshooting.md
+	$(BIN)/python -m e2e.cluster binaries helm
+	$$($(BIN)/python -m e2e.cluster which helm) lint --strict --quiet helm/tandem
+
+clean: ## remove what the commands made in the tree (caches outside it stay)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+.PHONY: help setup demo demo-down test test-deep e2e images generate lock format check clean

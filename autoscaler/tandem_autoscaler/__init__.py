@@ -1,0 +1,1 @@
+"""The autoscaler: signals -> model -> decide -> write."""

@@ -1,0 +1,174 @@
+"""`ApiServer`: the `Cluster` port over kubernetes.aio's dynamic client.
+
+Paths are built from `Kind`, so no discovery request is made at start.
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import aiohttp
+from kubernetes.aio import client as kubernetes_client
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.config.config_exception import ConfigException
+from kubernetes.aio.dynamic import DynamicClient
+
+from tandem_api.kubernetes.cluster import (
+    ApiError,
+    Conflict,
+    Kind,
+    Manifest,
+    Missing,
+    Rejected,
+    Unavailable,
+)
+
+_PAGE = 500
+_TIMEOUT_SECONDS = 15.0
+
+
+class NoCluster(Exception):
+    """Neither a service account nor a usable kubeconfig; the message says what was tried."""
+
+
+class ApiServer:
+    """The adapter. Make one with `connect()`."""
+
+    def __init__(self, client: kubernetes_client.ApiClient) -> None:
+        self._client = DynamicClient(client)
+
+    async def list(
+        self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
+    ) -> list[Manifest]:
+        items: list[Manifest] = []
+        token: str | None = None
+        while True:
+            page = await self._request(
+                "get", _path(kind, namespace), label_selector=selector, limit=_PAGE, _continue=token
+            )
+            # Items of a list do not say what they are; callers would have to know.
+            for item in page["items"]:
+                items.append({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+            token = page["metadata"].get("continue")
+            if not token:
+                return items
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Manifest | None:
+        try:
+            return await self._request("get", _path(kind, namespace, name))
+        except Missing:
+            return None
+
+    async def create(self, kind: Kind, manifest: Manifest, *, manager: str) -> Manifest:
+        path = _path(kind, manifest["metadata"].get("namespace"))
+        return await self._request("post", path, body=manifest, field_manager=manager)
+
+    async def apply(
+        self, kind: Kind, manifest: Manifest, *, manager: str, subresource: Literal["status"] | None = None
+    ) -> Manifest:
+        metadata = manifest["metadata"]
+        return await self._request(
+            "patch",
+            _path(kind, metadata.get("namespace"), metadata["name"], subresource),
+            body={"apiVersion": kind.api_version, "kind": kind.kind, **manifest},
+            content_type="application/apply-patch+yaml",
+            field_manager=manager,
+            force_conflicts="true",
+        )
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        merge: Manifest,
+        *,
+        manager: str,
+        subresource: Literal["status", "scale"] | None = None,
+    ) -> Manifest:
+        return await self._request(
+            "patch",
+            _path(kind, namespace, name, subresource),
+            body=merge,
+            content_type="application/merge-patch+json",
+            field_manager=manager,
+        )
+
+    async def delete(
+        self, kind: Kind, namespace: str | None, name: str, *, uid: str, grace_seconds: int | None = None
+    ) -> None:
+        body: dict[str, Any] = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
+        try:
+            await self._request("delete", _path(kind, namespace, name), body=body)
+        except Missing:
+            return
+
+    async def _request(self, method: str, path: str, **parameters: Any) -> Manifest:
+        try:
+            response = await self._client.request(
+                method, path, serialize=False, _request_timeout=_TIMEOUT_SECONDS, **parameters
+            )
+            answer: Manifest = await response.json()
+            return answer
+        except ApiException as error:
+            raise _translated(error) from None
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise Unavailable(f"the API server cannot be reached: {error or type(error).__name__}") from error
+
+
+def _path(kind: Kind, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
+    root = f"/apis/{kind.api_version}" if "/" in kind.api_version else f"/api/{kind.api_version}"
+    parts = [root]
+    if kind.namespaced and namespace:
+        parts += ["namespaces", namespace]
+    parts.append(kind.plural)
+    if name:
+        parts.append(name)
+    if subresource:
+        parts.append(subresource)
+    return "/".join(parts)
+
+
+def _translated(error: ApiException) -> ApiError:
+    status = error.status or 0
+    try:
+        message = json.loads(error.body or "")["message"]
+    except (ValueError, KeyError, TypeError):
+        message = f"{status} {error.reason}"
+    match status:
+        case 404:
+            return Missing(message, status=status)
+        case 409:
+            return Conflict(message, status=status)
+        case 400 | 401 | 403 | 405 | 415 | 422:
+            return Rejected(message, status=status)
+    headers = error.headers or {}
+    after = headers.get("Retry-After")
+    return Unavailable(
+        message, status=status, after_seconds=float(after) if after and after.isdigit() else None
+    )
+
+
+@asynccontextmanager
+async def connect(*, context: str | None = None) -> AsyncIterator[ApiServer]:
+    """An `ApiServer` from the pod's service account, or else from the user's kubeconfig.
+
+    Raises NoCluster with a sentence when neither is usable.
+    """
+    configuration = kubernetes_client.Configuration()
+    try:
+        # A kubeconfig that was named on purpose wins over the service account.
+        if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+        else:
+            await kubernetes_config.load_kube_config(context=context, client_configuration=configuration)
+    except (ConfigException, OSError, ValueError, TypeError) as error:
+        where = os.environ.get("KUBECONFIG", "~/.kube/config")
+        raise NoCluster(f"no usable Kubernetes configuration in {where}: {error}") from error
+    async with kubernetes_client.ApiClient(configuration) as client:
+        yield ApiServer(client)

@@ -1,0 +1,1 @@
+"""The operator: watch -> observe -> plan -> carry out."""

