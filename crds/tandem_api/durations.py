@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Final
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 # One pattern for the CRD schema and for this parser, so that both refuse the same text.
 DURATION_PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
@@ -45,4 +45,5 @@ def _checked(text: str) -> str:
     return text
 
 
-Duration = Annotated[str, AfterValidator(_checked)]
+# The pattern comes first: constraints that follow a validator do not reach the JSON schema.
+Duration = Annotated[str, Field(pattern=DURATION_PATTERN, max_length=32), AfterValidator(_checked)]

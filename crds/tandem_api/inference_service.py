@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from tandem_api import names
-from tandem_api.durations import DURATION_PATTERN, Duration, parse_seconds
+from tandem_api.durations import Duration, parse_seconds
 
 Mode = Literal["Colocated", "Disaggregated"]
 ScalingMode = Literal["Auto", "Recommend", "External", "Off"]
@@ -41,7 +41,6 @@ class Wire(BaseModel):
         return self.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
-DurationField = Annotated[Duration, Field(pattern=DURATION_PATTERN, max_length=32)]
 PartialPodTemplate = Annotated[
     dict[str, Any],
     Field(
@@ -126,7 +125,7 @@ class Engine(EngineTuning):
     type: Literal["vllm", "sglang"] = "vllm"
     max_model_len: int | None = Field(default=None, ge=16, description="Prompt plus output, in tokens.")
     kv_cache_dtype: Literal["auto", "bf16", "fp8"] = "auto"
-    startup_timeout: DurationField = Field(
+    startup_timeout: Duration = Field(
         default="30m", description="How long a worker may take from start to its first healthy answer."
     )
 
@@ -146,8 +145,8 @@ class Engine(EngineTuning):
 class SLO(Wire):
     """The two promises that users feel."""
 
-    ttft: DurationField = Field(description="Time to first token.")
-    tpot: DurationField = Field(description="Time per output token after the first.")
+    ttft: Duration = Field(description="Time to first token.")
+    tpot: Duration = Field(description="Time per output token after the first.")
     percentile: int = Field(default=95, ge=50, le=99, description="Share of requests, in percent.")
 
     @property
@@ -184,7 +183,7 @@ class Role(Wire):
 
 
 class ScaleDown(Wire):
-    confirm: DurationField = Field(
+    confirm: Duration = Field(
         default="60s", description="The need must stay below the current size this long before it shrinks."
     )
 
@@ -200,7 +199,7 @@ class Autoscaling(Wire):
     headroom_percent: int = Field(
         default=25, ge=0, le=400, description="Capacity kept above the measured demand, in percent."
     )
-    cold_start: DurationField | None = Field(
+    cold_start: Duration | None = Field(
         default=None, description="Prior for the time from decision to serving, until it is measured."
     )
     scale_down: ScaleDown = Field(default_factory=ScaleDown)
@@ -215,7 +214,7 @@ class Router(Wire):
 
 
 class Drain(Wire):
-    deadline: DurationField = Field(
+    deadline: Duration = Field(
         default="300s", description="Open requests may take this long before a drained worker is deleted."
     )
 

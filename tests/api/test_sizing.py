@@ -84,7 +84,9 @@ def test_more_memory_never_fits_less_and_longer_contexts_never_fit_more(
     small_gb: int, more_gb: int, short: int, longer: int, quantization: str
 ) -> None:
     base = fit(LLAMA_8B, memory_bytes=small_gb * GB, max_model_len=short, quantization=quantization)
-    bigger = fit(LLAMA_8B, memory_bytes=(small_gb + more_gb) * GB, max_model_len=short, quantization=quantization)
+    bigger = fit(
+        LLAMA_8B, memory_bytes=(small_gb + more_gb) * GB, max_model_len=short, quantization=quantization
+    )
     lengthened = fit(
         LLAMA_8B, memory_bytes=small_gb * GB, max_model_len=short + longer, quantization=quantization
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster import LightCluster
+from e2e.cluster import LightCluster, binaries
 
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "crds" / "generated"
@@ -27,11 +27,14 @@ def cluster() -> Iterator[LightCluster]:
 
 
 def _kubectl(cluster: LightCluster) -> Kubectl:
+    program = binaries.ensure(["kubectl"])["kubectl"]
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
 
-    def run(*arguments: str, stdin: str | None = None, check: bool = False) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, stdin: str | None = None, check: bool = False
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(cluster.kubectl), *arguments],
+            [str(program), *arguments],
             input=stdin, capture_output=True, text=True, env=environment, check=check, timeout=60,
         )  # fmt: skip
 

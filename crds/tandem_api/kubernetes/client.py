@@ -161,14 +161,17 @@ async def connect(*, context: str | None = None) -> AsyncIterator[ApiServer]:
     Raises NoCluster with a sentence when neither is usable.
     """
     configuration = kubernetes_client.Configuration()
+    where = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
     try:
         # A kubeconfig that was named on purpose wins over the service account.
         if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
             kubernetes_config.load_incluster_config(client_configuration=configuration)
         else:
-            await kubernetes_config.load_kube_config(context=context, client_configuration=configuration)
+            # The library reads KUBECONFIG once, when it is imported; we read it when we are asked.
+            await kubernetes_config.load_kube_config(
+                config_file=where, context=context, client_configuration=configuration
+            )
     except (ConfigException, OSError, ValueError, TypeError) as error:
-        where = os.environ.get("KUBECONFIG", "~/.kube/config")
         raise NoCluster(f"no usable Kubernetes configuration in {where}: {error}") from error
     async with kubernetes_client.ApiClient(configuration) as client:
         yield ApiServer(client)

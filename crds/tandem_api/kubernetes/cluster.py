@@ -107,4 +107,4 @@ class Cluster(Protocol):
     async def delete(
         self, kind: Kind, namespace: str | None, name: str, *, uid: str, grace_seconds: int | None = None
     ) -> None:
-        """Delete exactly the object with this uid; quiet when it is gone already, Conflict when another took its name."""
+        """Delete exactly the object with this uid; quiet when it is gone, Conflict when another took its name."""

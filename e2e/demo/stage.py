@@ -1,0 +1,120 @@
+"""Everything that must stand before the first request: cluster, images, chart, manifest, endpoint.
+
+`Stage` serves the demo and the e2e scenarios alike. With `current=True` it uses the user's kubeconfig and images
+that the cluster can pull, and makes neither cluster nor images.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster import ClusterError, FullCluster, binaries
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm" / "tandem"
+NAMESPACE = "tandem-system"
+RELEASE = "tandem"
+_LOCAL_IMAGES = {
+    "image.repository": "tandem.local/control-plane",
+    "image.tag": "dev",
+    "worker.image.repository": "tandem.local/worker",
+    "worker.image.tag": "dev",
+    "router.image.repository": "tandem.local/router",
+    "router.image.tag": "dev",
+}
+
+
+class StageError(Exception):
+    """A step failed; the message is for the person who ran the command."""
+
+
+@dataclass
+class Stage:
+    """A cluster with Tandem in it."""
+
+    current: bool = False
+    name: str = "tandem"
+
+    @property
+    def _full(self) -> FullCluster:
+        return FullCluster(self.name)
+
+    @property
+    def kubeconfig(self) -> str:
+        """What KUBECONFIG should be."""
+        if self.current:
+            return os.environ.get("KUBECONFIG", str(Path.home() / ".kube" / "config"))
+        return str(self._full.kubeconfig)
+
+    def up(self) -> None:
+        """Cluster, images and chart; each step does nothing when it is done already."""
+        if not self.current:
+            self._full.up()
+            self._python("-m", "e2e.images", "load")
+        self.install_chart()
+
+    def down(self) -> None:
+        """Remove the chart from the user's cluster, or end the embedded one."""
+        if self.current:
+            self.run("helm", "uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found")
+        else:
+            self._full.down()
+
+    def install_chart(self, **values: str) -> None:
+        """`helm upgrade --install`, waiting until operator and autoscaler are ready."""
+        settings = {} if self.current else {**_LOCAL_IMAGES, **self._built()}
+        settings.update(values)
+        arguments = [part for key, value in settings.items() for part in ("--set-string", f"{key}={value}")]
+        self.run(
+            "helm", "upgrade", "--install", RELEASE, str(CHART),
+            "--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout", "180s", *arguments,
+        )  # fmt: skip
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        """Standard output of kubectl; raises StageError with its error output when `check`."""
+        return self.run("kubectl", *arguments, stdin=stdin, check=check)
+
+    def read(self, *arguments: str) -> Any:
+        """`kubectl ... -o json`, parsed."""
+        return json.loads(self.kubectl(*arguments, "-o", "json"))
+
+    def run(self, program: str, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        """Run kubectl or helm against this cluster."""
+        path = program if self.current else str(binaries.ensure([program])[program])
+        try:
+            done = subprocess.run(
+                [path, *arguments], input=stdin, capture_output=True, text=True,
+                env={**os.environ, "KUBECONFIG": self.kubeconfig}, timeout=600,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise StageError(f"{program} is not installed") from None
+        if check and done.returncode != 0:
+            raise StageError(
+                f"{program} {' '.join(arguments[:3])}: {done.stderr.strip() or done.stdout.strip()}"
+            )
+        return done.stdout
+
+    def metrics_of(self, namespace: str, pod: str, port: int = 8000) -> str:
+        """A pod's /metrics, through the API server, so that it works on any cluster."""
+        return self.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/metrics")
+
+    def _built(self) -> dict[str, str]:
+        # The tag stays `dev`; the annotation makes a changed image a changed Deployment.
+        listed = self._python("-m", "e2e.images", "list", "--json", capture=True)
+        keys = {image["name"]: image["key"] for image in json.loads(listed)}
+        return {"podAnnotations.tandem\\.dev/image-key": keys["control-plane"]}
+
+    def _python(self, *arguments: str, capture: bool = False) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=ROOT, text=True, stdout=subprocess.PIPE if capture else None
+        )
+        if done.returncode != 0:
+            raise StageError(f"python {' '.join(arguments)} failed; its output stands above")
+        return done.stdout or ""
+
+
+__all__ = ["ClusterError", "Stage", "StageError"]
