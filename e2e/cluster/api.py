@@ -1,5 +1,6 @@
 """A client of the API server in the standard library alone, for the cluster's own needs and for tests."""
 
+import contextlib
 import http.client
 import json
 import ssl
@@ -50,10 +51,8 @@ class ApiClient:
         except OSError as error:
             raise ClusterError(f"the API server does not answer ({error})") from None
         if status >= 300:
-            try:
+            with contextlib.suppress(ValueError):
                 text = json.loads(text).get("message", text)
-            except ValueError:
-                pass
             raise ClusterError(f"{method} {path}: HTTP {status}: {text.strip()}")
         return json.loads(text) if text.startswith(("{", "[")) else text
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # Reads are left out: they are the bulk, and the API server's own metrics count them.
 POLICY = """apiVersion: audit.k8s.io/v1
@@ -49,7 +50,7 @@ class AuditLog:
 
         Leases are left out unless asked for: holding one is the only write that time alone causes.
         """
-        found = []
+        found: list[Write] = []
         if not self.path.exists():
             return found
         with self.path.open("rb") as log:
@@ -70,7 +71,7 @@ class AuditLog:
         return found
 
 
-def _parse(event: dict) -> Write:  # type: ignore[type-arg]
+def _parse(event: dict[str, Any]) -> Write:
     target = event.get("objectRef") or {}
     group = f"{target['apiGroup']}/" if target.get("apiGroup") else ""
     part = f"/{target['subresource']}" if target.get("subresource") else ""

@@ -65,6 +65,15 @@ MODULES = (
         },
         ldflags=_VERSION_FLAGS,
     ),
+    GoModule(
+        "tools",
+        {
+            "coredns": "./coredns",
+            "helm": "helm.sh/helm/v3/cmd/helm",
+        },
+        ldflags=f"-s -w -X helm.sh/helm/v3/internal/version.version={HELM_VERSION}",
+    ),
+    GoModule("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
     GoModule("pause", {"pause": "./"}),
 )
 ALL = tuple(name for module in MODULES for name in module.packages)

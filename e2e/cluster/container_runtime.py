@@ -112,7 +112,9 @@ def start(runtime: Runtime) -> Process:
     for name in ("cni", "registries/_default"):
         (runtime.folder / name).mkdir(parents=True, exist_ok=True)
     (runtime.folder / "cni" / "10-tandem.conflist").write_text(network_configuration(runtime))
-    (runtime.folder / "registries" / "_default" / "hosts.toml").write_text('server = "http://127.0.0.1:1"\n')
+    (runtime.folder / "registries" / "_default" / "hosts.toml").write_text(
+        'server = "http://127.0.0.1:1"\n[host."http://127.0.0.1:1"]\ncapabilities = ["pull", "resolve"]\n'
+    )
     config = runtime.folder / "containerd.toml"
     config.write_text(configuration(runtime, restrict_oom_score=not _may_raise_oom_score()))
     process = _start(runtime, config)

@@ -168,9 +168,7 @@ def prepare(layout: Layout, *, extra_clients: tuple[str, ...] = ()) -> None:
     pki.make(layout.pki, names=names, clients=clients)
     for client in clients:
         target = layout.kubeconfig if client == "admin" else layout.folder / f"{client}.kubeconfig"
-        pki.write_kubeconfig(
-            target, pki=layout.pki, client=client, server=layout.server, context=layout.name
-        )
+        pki.write_kubeconfig(target, pki=layout.pki, client=client, server=layout.server, context=layout.name)
     (layout.folder / "audit-policy.yaml").write_text(audit.POLICY)
 
 

@@ -59,7 +59,9 @@ def start_kubelet(runtime: Runtime, binary: Path, api: ApiClient) -> None:
     container_runtime.make_cgroup()
     (folder / "kubelet").mkdir(exist_ok=True)
     config = folder / "kubelet.json"
-    config.write_text(json.dumps(kubelet_configuration(runtime, client_ca=folder / "pki" / "ca.crt"), indent=1))
+    config.write_text(
+        json.dumps(kubelet_configuration(runtime, client_ca=folder / "pki" / "ca.crt"), indent=1)
+    )
     command = [
         str(binary),
         f"--config={config}",
@@ -108,7 +110,7 @@ def start_service_proxy(folder: Path, binary: Path) -> None:
         "hostnameOverride": NODE_NAME,
         "clusterCIDR": POD_RANGE,
         "healthzBindAddress": f"{NODE_ADDRESS}:10256",
-        "metricsBindAddress": "127.0.0.1:0",
+        "metricsBindAddress": f"{NODE_ADDRESS}:10249",
         "nodePortAddresses": [f"{NODE_ADDRESS}/32"],
         "conntrack": {"maxPerCore": 0, "min": 0},
         "iptables": {"minSyncPeriod": "0s", "localhostNodePorts": False},
@@ -157,7 +159,10 @@ def _dns_objects() -> list[tuple[str, dict[str, Any]]]:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "tandem:coredns"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:coredns"}],
     }
-    ports = [{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53, "protocol": "TCP"}]
+    ports = [
+        {"name": "dns", "port": 53, "protocol": "UDP"},
+        {"name": "dns-tcp", "port": 53, "protocol": "TCP"},
+    ]
     service = {
         "metadata": {"name": "kube-dns", "namespace": "kube-system"},
         "spec": {"clusterIP": DNS_SERVICE, "ports": ports},

@@ -18,7 +18,7 @@ NODE = {
     "openssl": "openssl",
     "mount": "mount",
 }
-IMAGES = {"mmdebstrap": "mmdebstrap", "buildah": "buildah", "ctr": "containerd"}
+IMAGES = {"mmdebstrap": "mmdebstrap", "buildah": "buildah", "skopeo": "skopeo", "ctr": "containerd"}
 
 
 def missing(programs: dict[str, str]) -> list[str]:

@@ -3,6 +3,7 @@
 A record is one JSON file in the cluster's folder; it outlives the program that wrote it.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -44,10 +45,8 @@ class Process:
 
     def signal(self, number: int) -> None:
         if self.alive:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-            except ProcessLookupError:
-                pass
 
     def log_tail(self, lines: int = 12) -> str:
         try:
@@ -57,9 +56,7 @@ class Process:
         return "\n".join(f"    {line[:300]}" for line in text[-lines:])
 
 
-def spawn(
-    name: str, command: list[str], *, folder: Path, env: Mapping[str, str] | None = None
-) -> Process:
+def spawn(name: str, command: list[str], *, folder: Path, env: Mapping[str, str] | None = None) -> Process:
     """Start `command` in a session of its own and record it below `folder`."""
     (folder / "processes").mkdir(parents=True, exist_ok=True)
     log = folder / "logs" / f"{name}.log"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import yaml
@@ -29,7 +30,7 @@ FORWARD_PID = ROOT / "build" / "demo" / "port-forward.pid"
 SERVICE_NAMESPACE = "default"
 
 
-async def up(stage: Stage, screen: Screen) -> dict[str, object]:
+async def up(stage: Stage, screen: Screen) -> dict[str, Any]:
     """Bring everything up, play the story, return the report."""
     started = time.monotonic()
     screen.begin("Cluster, images and chart")
@@ -87,13 +88,18 @@ async def endpoint_of(stage: Stage, scene: Scene, name: str) -> str:
             "get", "service", service, "-n", namespace, "-o", "jsonpath={.spec.clusterIP}"
         )
         return f"http://{address}/v1"
+    await asyncio.to_thread(_forward, stage, namespace, service)
+    return "http://127.0.0.1:8080/v1"
+
+
+def _forward(stage: Stage, namespace: str, service: str) -> None:
+    """A port-forward that outlives this process; `down` ends it."""
     FORWARD_PID.parent.mkdir(parents=True, exist_ok=True)
     forward = subprocess.Popen(
         ["kubectl", "port-forward", "-n", namespace, f"service/{service}", "8080:80"],
         env={**os.environ, "KUBECONFIG": stage.kubeconfig}, stdout=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     FORWARD_PID.write_text(str(forward.pid))
-    return "http://127.0.0.1:8080/v1"
 
 
 async def first_answer(story: Story, most_seconds: float = 120) -> None:
@@ -122,7 +128,7 @@ async def transferred(stage: Stage, cluster: Cluster, name: str) -> dict[str, fl
     return sources
 
 
-def _told(act: Act) -> dict[str, object]:
+def _told(act: Act) -> dict[str, Any]:
     return {
         "act": act.name,
         "seconds": round(act.seconds, 1),
@@ -172,7 +178,7 @@ def main() -> int:
         return 130
 
 
-def _farewell(report: dict[str, object]) -> None:
+def _farewell(report: dict[str, Any]) -> None:
     body = json.dumps(
         {"model": report["model"], "prompt": "the quick brown fox", "max_tokens": 16, "stream": True}
     )

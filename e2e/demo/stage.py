@@ -7,12 +7,13 @@ that the cluster can pull, and makes neither cluster nor images.
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from e2e.cluster import ClusterError, FullCluster, binaries
+from e2e.images.load import load
+from e2e.images.recipes import DEFAULT, RECIPES
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "tandem"
@@ -54,7 +55,7 @@ class Stage:
         """Cluster, images and chart; each step does nothing when it is done already."""
         if not self.current:
             self._full.up()
-            self._python("-m", "e2e.images", "load")
+            load(list(DEFAULT), self._full.runtime)
         self.install_chart()
 
     def down(self) -> None:
@@ -104,17 +105,7 @@ class Stage:
 
     def _built(self) -> dict[str, str]:
         # The tag stays `dev`; the annotation makes a changed image a changed Deployment.
-        listed = self._python("-m", "e2e.images", "list", "--json", capture=True)
-        keys = {image["name"]: image["key"] for image in json.loads(listed)}
-        return {"podAnnotations.tandem\\.dev/image-key": keys["control-plane"]}
-
-    def _python(self, *arguments: str, capture: bool = False) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=ROOT, text=True, stdout=subprocess.PIPE if capture else None
-        )
-        if done.returncode != 0:
-            raise StageError(f"python {' '.join(arguments)} failed; its output stands above")
-        return done.stdout or ""
+        return {"podAnnotations.tandem\\.dev/image-key": RECIPES["control-plane"].key()}
 
 
 __all__ = ["ClusterError", "Stage", "StageError"]

@@ -83,7 +83,7 @@ class Story:
                 until=over.is_set,
                 answers=act.answers,
                 most_seconds=most_seconds + 60,
-            )  # fmt: skip
+            )
         )
         try:
             await self.watch(

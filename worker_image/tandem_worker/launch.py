@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tandem_worker.engine_flags import EngineFlags
 from tandem_worker.exits import UserMistake
@@ -53,10 +54,30 @@ def engine_module() -> tuple[str, ...]:
     return ("vllm.entrypoints.cli.main", "serve")
 
 
+def knows_shutdown_timeout() -> bool:
+    """Whether this vLLM has --shutdown-timeout (older ones would refuse to start with it)."""
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.submodule_search_locations:
+        return False
+    arguments = Path(spec.submodule_search_locations[0]) / "engine" / "arg_utils.py"
+    try:
+        return "--shutdown-timeout" in arguments.read_text()
+    except OSError:
+        return False
+
+
 def engine_command(
-    flags: EngineFlags, *, module: Sequence[str], python: str, gate: bool, shutdown_timeout_seconds: float
+    flags: EngineFlags,
+    *,
+    module: Sequence[str],
+    python: str,
+    gate: bool,
+    shutdown_timeout_seconds: float | None,
 ) -> list[str]:
-    """The command line that starts the engine; every flag of the user's passes through untouched."""
+    """The command line that starts the engine; every flag of the user's passes through untouched.
+
+    `shutdown_timeout_seconds` is added unless the user has set it, or it is None.
+    """
     given = list(flags.argv)
     if flags.model is not None and given and given[0] == flags.model:
         # The API server's module has no positional model; `vllm serve` has only that.
@@ -65,7 +86,7 @@ def engine_command(
     else:
         positional = []
     command = [python, "-m", *module, *positional, *given]
-    if not flags.has("shutdown-timeout"):
+    if shutdown_timeout_seconds is not None and not flags.has("shutdown-timeout"):
         command += ["--shutdown-timeout", str(max(1, round(shutdown_timeout_seconds)))]
     if gate:
         command += ["--middleware", GATE]
@@ -88,7 +109,7 @@ def launch(flags: EngineFlags, *, gate: bool) -> None:
         module=engine_module(),
         python=sys.executable,
         gate=gate,
-        shutdown_timeout_seconds=drain_deadline_seconds(os.environ),
+        shutdown_timeout_seconds=drain_deadline_seconds(os.environ) if knows_shutdown_timeout() else None,
     )
     print("tandem-worker: starting", " ".join(command), file=sys.stderr, flush=True)
     os.execve(command[0], command, gate_environment(flags, os.environ))

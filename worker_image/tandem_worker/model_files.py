@@ -1,6 +1,8 @@
 """Where a model's files are: a folder, or the Hugging Face cache; what its config.json says."""
 
+import importlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +40,13 @@ def find_model(model: str, environ: Mapping[str, str]) -> ModelFiles | None:
     if cached is not None:
         return _read(cached, model)
     if model.count("/") > 1:
-        raise PreflightRefused(MODEL_NOT_FOUND, f"{model} is neither a folder here nor a Hugging Face name (owner/name)")
+        raise PreflightRefused(
+            MODEL_NOT_FOUND, f"{model} is neither a folder nor a Hugging Face name (owner/name)"
+        )
     if environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "on", "yes", "true"):
-        raise PreflightRefused(MODEL_NOT_FOUND, f"{model} is not in the Hugging Face cache, and HF_HUB_OFFLINE is set")
+        raise PreflightRefused(
+            MODEL_NOT_FOUND, f"{model} is not in the Hugging Face cache, and HF_HUB_OFFLINE is set"
+        )
     return _download_config(model)
 
 
@@ -83,23 +89,21 @@ def _read(folder: Path, model: str) -> ModelFiles:
 
 def _download_config(model: str) -> ModelFiles | None:
     try:
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import (
-            EntryNotFoundError,
-            GatedRepoError,
-            HFValidationError,
-            RepositoryNotFoundError,
-        )
+        hub = importlib.import_module("huggingface_hub")  # comes with the engine
+        errors = importlib.import_module("huggingface_hub.errors")
     except ImportError:
         return None
     try:
-        return _read(Path(hf_hub_download(model, "config.json")).parent, model)
-    except GatedRepoError:
-        raise PreflightRefused(MODEL_NOT_FOUND, f"{model} is gated: its token is missing or may not read it") from None
-    except (RepositoryNotFoundError, EntryNotFoundError, HFValidationError):
+        config = Path(hub.hf_hub_download(model, "config.json"))
+    except errors.GatedRepoError:
+        raise PreflightRefused(
+            MODEL_NOT_FOUND, f"{model} is gated: its token is missing or may not read it"
+        ) from None
+    except (errors.RepositoryNotFoundError, errors.EntryNotFoundError, errors.HFValidationError):
         raise PreflightRefused(
             MODEL_NOT_FOUND, f"{model} is not on Hugging Face, or its token is missing or may not read it"
         ) from None
     except Exception as error:  # the network: the engine tries again for itself, and longer
-        print(f"tandem-worker: preflight cannot fetch the config of {model}: {type(error).__name__}")
+        print(f"tandem-worker: cannot fetch the config of {model}: {type(error).__name__}", file=sys.stderr)
         return None
+    return _read(config.parent, model)

@@ -154,7 +154,9 @@ def _dtype(flags: EngineFlags, config: Mapping[str, Any]) -> str:
 
 def _quantization(flags: EngineFlags, config: Mapping[str, Any]) -> str:
     stored = config.get("quantization_config")
-    method = flags.text("quantization", "") or (str(stored.get("quant_method", "")) if isinstance(stored, dict) else "")
+    method = flags.text("quantization", "") or (
+        str(stored.get("quant_method", "")) if isinstance(stored, dict) else ""
+    )
     method = method.removesuffix("_marlin")
     return method if method not in ("", "none", "None") else "none"
 
@@ -174,7 +176,11 @@ def _bytes_per_weight(
     """None leaves it to the quantization's own size."""
     stored = files.config.get("quantization_config")
     loads_as_stored = stored is not None or quantization == "none"
-    if files.weight_files_bytes is not None and loads_as_stored and flags.text("load-format", "auto") != "dummy":
+    if (
+        files.weight_files_bytes is not None
+        and loads_as_stored
+        and flags.text("load-format", "auto") != "dummy"
+    ):
         on_disk = str(files.config.get("dtype") or files.config.get("torch_dtype") or dtype)
         scale = _WEIGHT_BYTES.get(dtype, 2.0) / _WEIGHT_BYTES.get(on_disk, 2.0) if stored is None else 1.0
         return files.weight_files_bytes * scale / architecture.parameters

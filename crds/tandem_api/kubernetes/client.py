@@ -155,8 +155,12 @@ def _translated(error: ApiException) -> ApiError:
 
 
 @asynccontextmanager
-async def connect(*, context: str | None = None) -> AsyncIterator[ApiServer]:
+async def connect(
+    *, context: str | None = None, user_agent: str | None = None
+) -> AsyncIterator[ApiServer]:
     """An `ApiServer` from the pod's service account, or else from the user's kubeconfig.
+
+    `user_agent` is how the API server's audit log names this process.
 
     Raises NoCluster with a sentence when neither is usable.
     """
@@ -174,4 +178,6 @@ async def connect(*, context: str | None = None) -> AsyncIterator[ApiServer]:
     except (ConfigException, OSError, ValueError, TypeError) as error:
         raise NoCluster(f"no usable Kubernetes configuration in {where}: {error}") from error
     async with kubernetes_client.ApiClient(configuration) as client:
+        if user_agent is not None:
+            client.user_agent = user_agent
         yield ApiServer(client)

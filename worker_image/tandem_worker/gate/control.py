@@ -24,9 +24,12 @@ Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def directory() -> Path:
-    """Where the sockets are; `TANDEM_GATE_DIRECTORY` or a folder of this user's in the temporary directory."""
-    given = os.environ.get("TANDEM_GATE_DIRECTORY", "")
-    return Path(given) if given else Path(tempfile.gettempdir()) / f"tandem-gate-{os.getuid()}"
+    """Where the sockets are: a folder of this user's below `TANDEM_GATE_DIRECTORY` or the temporary directory.
+
+    Never that directory itself: a volume of Kubernetes is open to everyone in the pod.
+    """
+    given = os.environ.get("TANDEM_GATE_DIRECTORY") or tempfile.gettempdir()
+    return Path(given) / f"tandem-gate-{os.getuid()}"
 
 
 def sockets(place: Path) -> list[Path]:
@@ -37,7 +40,9 @@ def sockets(place: Path) -> list[Path]:
         return []
 
 
-def ask(path: Path, question: dict[str, Any], *, timeout_seconds: float = ASK_TIMEOUT_SECONDS) -> dict[str, Any]:
+def ask(
+    path: Path, question: dict[str, Any], *, timeout_seconds: float = ASK_TIMEOUT_SECONDS
+) -> dict[str, Any]:
     """Ask one gate and return its answer (blocking).
 
     Raises:

@@ -11,8 +11,10 @@ _COMPLETION_TOKENS = re.compile(rb'"(?:completion_tokens|output_tokens)":\s?(\d+
 _ERROR = re.compile(rb'data:\s?\{"error":')
 
 
-def has_content(event: bytes) -> bool:
-    return _CONTENT.search(event) is not None
+def content_key(event: bytes) -> bytes | None:
+    """The key (with the quote that opens its value) under which `event` has generated text; None for none."""
+    match = _CONTENT.search(event)
+    return match.group() if match else None
 
 
 def finish_reason(event: bytes) -> bytes | None:
@@ -33,9 +35,14 @@ def is_error(event: bytes) -> bool:
     return _ERROR.match(event) is not None
 
 
+def says_done(event: bytes) -> bool:
+    """OpenAI's last event of a stream."""
+    return event.startswith(b"data: [DONE]")
+
+
 def split_events(data: bytes) -> tuple[list[bytes], bytes]:
     """The complete events in `data`, each with its blank line, and the incomplete rest."""
-    events = []
+    events: list[bytes] = []
     start = 0
     while True:
         end, width = data.find(b"\n\n", start), 2

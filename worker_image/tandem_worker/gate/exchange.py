@@ -20,6 +20,10 @@ HELD_BYTES = 4096
 LAST_WORDS_SECONDS = 5.0
 
 
+_QUOTE = ord('"')
+_GOES_ON = b'"finish_reason":null'
+
+
 class PathKind(Enum):
     """What is known of the answers of a path."""
 
@@ -32,9 +36,10 @@ class Exchange:
     """Wraps `receive` and `send` of one request; `cut` ends it from outside."""
 
     __slots__ = (
-        "_body", "_carry", "_client_gone", "_clock", "_cut", "_ended", "_event_count", "_finished_choices",
-        "_first_seconds", "_head", "_head_sent", "_held", "_last_seconds", "_measures", "_over", "_path",
-        "_receive", "_send", "_started_seconds", "_status", "_streaming", "_task", "_tokens", "outcome",
+        "_body", "_carry", "_client_gone", "_clock", "_content_key", "_cut", "_done", "_ended", "_event_count",
+        "_finished_choices", "_first_seconds", "_head", "_head_sent", "_held", "_last_seconds", "_measures",
+        "_over", "_path", "_receive", "_send", "_started_seconds", "_status", "_streaming", "_task", "_tokens",
+        "outcome",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +63,8 @@ class Exchange:
         self._ended = False  # the client has got an end
         self._client_gone = False
         self._finished_choices = 0
+        self._content_key = b""
+        self._done = False  # the stream has told its end or an error
         self._held = b""  # events without content that came before the head was sent
         self._first_seconds: float | None = None
         self._last_seconds = 0.0
@@ -131,7 +138,7 @@ class Exchange:
     async def _pass_stream(self, message: Message) -> None:
         body = message.get("body", b"")
         more = message.get("more_body", False)
-        if self._carry or not body.endswith(b"\n\n") or body.count(b"\n\n") != 1:
+        if self._carry or len(body) < 2 or body.find(b"\n\n") != len(body) - 2:
             await self._pass_pieces(body, more)
             return
         # The usual case: one whole event in one message.
@@ -148,11 +155,14 @@ class Exchange:
         """Send the head with the first content. What comes before it (the role of a chat answer) is held back,
         so that a request of which nothing has come can still be refused with a status of its own."""
         self._held += piece
-        nothing_yet = self._first_seconds is None and not self._finished_choices
+        nothing_yet = self._first_seconds is None and not self._finished_choices and self.outcome is None
+        nothing_yet = (
+            nothing_yet and self._path is PathKind.ANSWER
+        )  # what counts as content elsewhere is not known
         # A comment keeps the connection alive: it must not wait.
         if more and nothing_yet and len(self._held) < HELD_BYTES and not piece.startswith(b":"):
             return
-        if more or not nothing_yet or self._path is not PathKind.ANSWER:
+        if more or not nothing_yet:
             await self._send_head()
             await self._forward({"type": "http.response.body", "body": self._held, "more_body": True})
             self._held = b""
@@ -175,7 +185,9 @@ class Exchange:
         if aborted:
             if self._first_seconds is not None and piece:
                 await self._send_head()
-                await self._forward({"type": "http.response.body", "body": self._held + piece, "more_body": True})
+                await self._forward(
+                    {"type": "http.response.body", "body": self._held + piece, "more_body": True}
+                )
             await self._end_stream(ABORTED, Outcome.ABORTED)
         elif not self._head_sent:
             if piece or not more:
@@ -188,39 +200,50 @@ class Exchange:
 
     def _note(self, event: bytes) -> bytes | None:
         """Count and time an event; returns it when it says that the engine has aborted."""
-        if events.has_content(event):
+        # The usual event is content of a stream that goes on. The key that held content once will again.
+        at = event.find(self._content_key) if self._content_key else -1
+        if at >= 0 and event[at + len(self._content_key)] != _QUOTE and _GOES_ON in event:
+            self._last_seconds = self._clock()
+            self._event_count += 1
+            return None
+        key = events.content_key(event)
+        if key is not None:
             now = self._clock()
             if self._first_seconds is None:
                 self._first_seconds = now
+                self._content_key = key
                 if self._path is not PathKind.OTHER:
                     self._measures.observe_ttft(now - self._started_seconds, now)
             self._last_seconds = now
             self._event_count += 1
         reason = events.finish_reason(event)
+        if reason == b"abort":
+            return event
         if reason is not None:
-            if reason == b"abort":
-                return event
             self._finished_choices += 1
-        if b'_tokens":' in event:
-            tokens = events.completion_tokens(event)
-            if tokens is not None:
-                self._tokens = tokens
-        elif events.is_error(event):
-            self._finished_choices += 1
+        if events.says_done(event):
+            self._done = True
+        if events.is_error(event):
+            self._done = True
             self.outcome = Outcome.ERROR
+        tokens = events.completion_tokens(event)
+        if tokens is not None:
+            self._tokens = tokens
         return None
 
     async def _close_stream(self) -> None:
         """The app's stream is at its end: pass the end on if there was an answer, else say that there was none."""
-        if self._path is PathKind.ANSWER and not self._finished_choices:
-            await self._end_stream(
-                EMPTY_ANSWER if self._first_seconds is None else ENDED_WITHOUT_END, Outcome.ERROR
-            )
-            return
+        if self._path is PathKind.ANSWER and not self._finished_choices and self.outcome is None:
+            if self._first_seconds is None:
+                await self._end_stream(EMPTY_ANSWER, Outcome.ERROR)
+                return
+            if not self._done:
+                await self._end_stream(ENDED_WITHOUT_END, Outcome.ERROR)
+                return
         self._ended = True
         if not self._head_sent:
             await self._send_head()
-        self.outcome = self.outcome or Outcome.OK
+        self.outcome = Outcome.CLIENT_GONE if self._client_gone else self.outcome or Outcome.OK
         self._observe_tpot()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -284,6 +307,9 @@ class Exchange:
     async def _last_words(self, refusal: Refusal) -> None:
         """Tell the client how its request ended, without waiting for one that does not read."""
         self._ended = True
+        if self._client_gone:
+            self.outcome = Outcome.CLIENT_GONE
+            return
         if not self._head_sent:
             messages = refusal.messages()
             self._head_sent = True

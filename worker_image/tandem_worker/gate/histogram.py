@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 # Roughly 1-2-5 per decade around what people aim at: 0.1 s to 10 s for TTFT, 10 ms to 200 ms for TPOT.
 TTFT_EDGES = (
@@ -21,7 +22,9 @@ def edges_with_target(edges: Sequence[float], target: float | None) -> tuple[flo
     """`edges` in order, with `target` among them exactly, and some edges around it."""
     if target is None:
         return tuple(sorted(set(edges)))
-    return tuple(sorted({*edges, *(round(target * factor, 9) for factor in AROUND_TARGET if factor != 1), target}))
+    return tuple(
+        sorted({*edges, *(round(target * factor, 9) for factor in AROUND_TARGET if factor != 1), target})
+    )
 
 
 class Histogram:
@@ -30,7 +33,7 @@ class Histogram:
     __slots__ = ("counts", "edges", "total")
 
     def __init__(self, edges: Sequence[float]) -> None:
-        if not edges or any(b <= a for a, b in zip(edges, edges[1:], strict=False)):
+        if not edges or any(b <= a for a, b in pairwise(edges)):
             raise ValueError("edges must ascend")
         self.edges = tuple(edges)
         self.counts = [0] * (len(edges) + 1)

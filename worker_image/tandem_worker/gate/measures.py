@@ -115,10 +115,17 @@ def exposition(snapshot: Mapping[str, Any]) -> bytes:
         lines += [
             "# HELP tandem:slo_target_seconds The target whose exact value is an edge of the signal's histogram.",
             "# TYPE tandem:slo_target_seconds gauge",
-            *(f'tandem:slo_target_seconds{{signal="{signal}"}} {target!r}' for signal, target in known.items()),
+            *(
+                f'tandem:slo_target_seconds{{signal="{signal}"}} {target!r}'
+                for signal, target in known.items()
+            ),
         ]
-    lines += _histogram_lines("tandem:ttft_seconds", "From request received to first content sent.", snapshot["ttft"])
-    lines += _histogram_lines("tandem:tpot_seconds", "Mean time per output token after the first.", snapshot["tpot"])
+    lines += _histogram_lines(
+        "tandem:ttft_seconds", "From request received to first content sent.", snapshot["ttft"]
+    )
+    lines += _histogram_lines(
+        "tandem:tpot_seconds", "Mean time per output token after the first.", snapshot["tpot"]
+    )
     return ("\n".join(lines) + "\n").encode()
 
 

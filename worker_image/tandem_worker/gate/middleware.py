@@ -68,7 +68,7 @@ class Gate:
 
     # --- requests -----------------------------------------------------------------------------------------
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         if path in METRICS_PATHS:
             await append_measures(self.app, scope, receive, send, self._exposition)
             return
@@ -158,10 +158,13 @@ class Gate:
 
         def told_to_stop() -> None:
             self.door.shut()
-            loop.call_soon_threadsafe(self.door.close, deadline)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self.door.close, deadline)
 
         if not before_sigterm(told_to_stop):
-            logger.info("not in the main thread: SIGTERM is not seen, only `tandem-worker close` closes the gate")
+            logger.info(
+                "not in the main thread: SIGTERM is not seen, only `tandem-worker close` closes the gate"
+            )
         self._control = control.Control(self._answer, control.directory())
         try:
             await self._control.start()
@@ -195,7 +198,9 @@ class Gate:
         siblings = [path for path in control.sockets(control.directory()) if path != own] if own else []
         for path in siblings:
             try:
-                other = await control.ask_sibling(path, {"do": "measures"}, timeout_seconds=SIBLING_TIMEOUT_SECONDS)
+                other = await control.ask_sibling(
+                    path, {"do": "measures"}, timeout_seconds=SIBLING_TIMEOUT_SECONDS
+                )
                 snapshot = merge(snapshot, other)
             except ConnectionRefusedError:
                 path.unlink(missing_ok=True)  # left behind by a process that was killed

@@ -38,7 +38,9 @@ class Refusal:
 
 CLOSING = Refusal(503, "This worker is shutting down; send the request again.", "service_unavailable")
 CUT_AT_DEADLINE = Refusal(
-    503, "This worker shut down before the answer was complete; send the request again.", "service_unavailable"
+    503,
+    "This worker shut down before the answer was complete; send the request again.",
+    "service_unavailable",
 )
 ABORTED = Refusal(503, "The engine aborted this request before the answer was complete.", "aborted")
 ENDED_WITHOUT_END = Refusal(502, "The engine ended the answer without a finish.", "bad_gateway")

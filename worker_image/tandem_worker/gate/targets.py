@@ -88,6 +88,8 @@ class TargetsFile:
         except ValueError:
             seconds = -1.0
         if not 0 < seconds < 1e6:
-            logger.warning("%s: %s=%r is not a positive number of seconds; kept %s", self._path, key, value, before)
+            logger.warning(
+                "%s: %s=%r is not a positive number of seconds; kept %s", self._path, key, value, before
+            )
             return before
         return seconds

@@ -1,0 +1,146 @@
+"""What is asked of a service: requests per second, their lengths, and tokens per second."""
+
+import math
+from dataclasses import dataclass, replace
+
+from tandem_api import names
+from tandem_autoscaler.decide.settings import Settings
+from tandem_autoscaler.decide.state import ServiceState
+from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
+from tandem_autoscaler.model.prompt_lengths import lengths, mean_tokens
+
+
+@dataclass(frozen=True)
+class Load:
+    """Measured over the last minute. None: unknown, which is not zero."""
+
+    arrivals: float | None  # requests per second
+    tokens: float | None  # output tokens per second that the arrivals ask for
+    prefill_waiting: float | None = None  # requests in the prefill role without a first token
+    decode_running: float | None = None  # mean sequences in decode
+    decode_waiting: float | None = None
+    decode_kv: float | None = None  # fullest worker
+    preemptions: float = 0.0
+    # Prefill finishes clearly more than arrives: a backlog is being worked off. Decode then sees more for a while, but
+    # a worker ordered for it would come when it is over.
+    flushing: bool = False
+    unserved: float = 0.0  # turned away by the router for want of a worker, since the last tick
+    router_running: float | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Known to be without traffic."""
+        return (
+            self.arrivals == 0.0 and not self.decode_running and not self.prefill_waiting
+            and not self.unserved and not self.router_running
+        )  # fmt: skip
+
+
+def settled(long_rate: float, short_rate: float, long_seconds: float, short_seconds: float) -> float:
+    """The rate to plan for: the long window's mean, unless the short one differs beyond chance.
+
+    For Poisson arrivals a count of n has standard deviation sqrt(n). Up (ALGORITHM 4.6's spike override) it takes
+    3 sigma of the long mean over the short window and adds 10 %; down it needs as much, so that the end of a load
+    is seen in 20 s instead of 60; the confirmation time of a scale-down then protects against a lull.
+    """
+    if short_seconds <= 0 or long_seconds <= short_seconds:
+        return long_rate
+    sigma = 3.0 * math.sqrt(2.0 * max(long_rate, 1e-9) / short_seconds)
+    if short_rate > long_rate + sigma:
+        return max(long_rate, 1.1 * short_rate)
+    if short_rate < long_rate - sigma:
+        return short_rate
+    return long_rate
+
+
+def measure(state: ServiceState, service: Service, settings: Settings) -> tuple[ServiceState, Load]:
+    """The load, and the state with the newest known lengths."""
+    history = state.history
+    prefill, decode = prefill_role(service), decode_role(service)
+    minute = history.rates(prefill, settings.window_seconds)
+    short = history.rates(prefill, settings.short_window_seconds)
+    five = history.rates(prefill, settings.long_window_seconds)
+    router = history.rates(names.COMPONENT_ROUTER, settings.window_seconds)
+
+    arrivals = minute.rate("arrivals_total")
+    if arrivals is not None:
+        arrivals = settled(arrivals, short.rate("arrivals_total") or 0.0, minute.seconds, short.seconds)
+    # The router counts what was served, and apart what found no worker: a lower bound, for when workers are silent.
+    routed = router.rate("router_requests_total")
+    if routed is not None and arrivals is None and service.routers:
+        arrivals = routed + (router.rate("router_unserved_total") or 0.0)
+
+    found = lengths(five.histogram("prompt_tokens"))
+    total, computed = five.rate("prompt_tokens_total"), five.rate("prompt_tokens_computed_total")
+    if found is not None:
+        state = replace(state, lengths=found)
+    if total and computed is not None:
+        state = replace(state, hit_share=min(0.98, max(0.0, 1.0 - computed / total)))
+
+    state, tokens = _tokens(state, decode, arrivals, settings)
+    d_short = history.rates(decode, settings.short_window_seconds)
+    gaps = d_short.histogram("inter_token")
+    running = gaps.total if gaps is not None else history.total(decode, "running")
+    kv = history.gauge(decode, "kv_usage")
+    room = history.total(decode, "waiting_for_room")
+    done = short.rate("finished_total")
+    in_prefill = _in_prefill(state, service, prefill)
+    load = Load(
+        arrivals=arrivals,
+        tokens=tokens,
+        prefill_waiting=in_prefill,
+        decode_running=running,
+        decode_waiting=room if room is not None else history.total(decode, "waiting"),
+        decode_kv=max(kv) if kv else None,
+        preemptions=d_short.rate("preemptions_total") or 0.0,
+        flushing=done is not None
+        and arrivals is not None
+        and done * short.seconds > 1.3 * arrivals * short.seconds + 3,
+        unserved=history.unserved_since_last(),
+        router_running=history.total(names.COMPONENT_ROUTER, "router_running"),
+    )
+    return state, load
+
+
+def _in_prefill(state: ServiceState, service: Service, prefill: str) -> float | None:
+    """Requests that have no first token yet. A prefill worker holds nothing else; a colocated one also decodes."""
+    waiting = state.history.total(prefill, "waiting")
+    if not service.disaggregated or waiting is None:
+        return waiting
+    return waiting + (state.history.total(prefill, "running") or 0.0)
+
+
+def _tokens(
+    state: ServiceState, decode: str, arrivals: float | None, settings: Settings
+) -> tuple[ServiceState, float | None]:
+    """Output tokens per second that the arrivals ask for: arrivals times mean output length.
+
+    The length of finished requests is biased to short ones after a shift to longer outputs, so it is tokens produced
+    per request finished within the minute (exposure), held within 0.7 to 4 times the finished ones' mean; the last
+    20 s take over when they show half as much again. While next to nothing finishes, what is being produced is asked
+    for in any case. Otherwise production is not looked at: it rises while a backlog of prompts is worked off, and
+    that is no lasting demand.
+    """
+    minute = state.history.rates(decode, settings.window_seconds)
+    short = state.history.rates(decode, settings.short_window_seconds)
+    produced, finished = minute.rate("output_tokens_total"), minute.rate("finished_total")
+    if produced is None:
+        return state, None
+    if finished and finished * minute.seconds >= 1:
+        ratio = produced / finished
+        ended = state.history.rates(decode, settings.long_window_seconds).histogram("output_tokens")
+        if ended is not None and ended.mean:
+            ratio = min(4.0 * ended.mean, max(0.7 * ended.mean, ratio))
+        state = replace(state, output_tokens=ratio)
+    asked = (arrivals or 0.0) * (state.output_tokens or 0.0)
+    now, ended_now = short.rate("output_tokens_total") or 0.0, short.rate("finished_total") or 0.0
+    if ended_now * short.seconds < 3.0:
+        return state, max(asked, now)
+    if state.output_tokens and now / ended_now > 1.5 * state.output_tokens:
+        return state, (arrivals or 0.0) * min(now / ended_now, 4.0 * state.output_tokens)
+    return state, asked
+
+
+def mean_prompt_tokens(state: ServiceState) -> float | None:
+    """Mean prompt length as it arrives; None while none was seen."""
+    return mean_tokens(state.lengths) if state.lengths else None

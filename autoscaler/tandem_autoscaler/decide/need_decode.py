@@ -1,0 +1,153 @@
+"""Decode workers that the tokens need (ALGORITHM 4.4)."""
+
+import math
+
+from tandem_api.durations import format_seconds
+from tandem_autoscaler.decide.load import Load
+from tandem_autoscaler.decide.need_prefill import Need
+from tandem_autoscaler.decide.settings import Settings
+from tandem_autoscaler.decide.state import OUTPUT_TOKENS, STEP_BASE, STEP_PER_SEQUENCE, ServiceState
+from tandem_autoscaler.fleet.service import Pool, Service, Targets
+from tandem_autoscaler.model.decode import DecodeModel
+
+
+def mean_batch(tokens_per_second: float, model: DecodeModel) -> tuple[float, float]:
+    """(mean sequences b, standard deviation) of one worker that produces so many tokens per second.
+
+    b is where arrivals and work balance: b = r tau(b) = r d0 / (1 - r d1). Its variance is b / (1 - r d1), which is
+    Poisson's b for a worker whose step does not depend on the batch (d1 = 0, an M/G/inf queue) and the geometric
+    b (1 + b) for one that only shares its time (d0 = 0, an M/G/1 processor-sharing queue). Both infinite when the
+    worker cannot produce so many.
+    """
+    free = 1.0 - tokens_per_second * model.seconds_per_sequence_now
+    if free <= 0:
+        return math.inf, math.inf
+    batch = tokens_per_second * model.base_seconds_now / free
+    if model.base_seconds_now == 0:
+        batch = (1.0 - free) / free
+    return batch, math.sqrt(batch / free)
+
+
+def staffed(tokens_per_second: float, model: DecodeModel, batch_limit: float, fluctuation: float) -> int:
+    """min{N : b + z sigma <= B} with b, sigma of a worker that makes an N-th of the tokens: square-root staffing.
+
+    ALGORITHM 4.4 takes tau at the full batch B* for the mean as well. That is right where batching is nearly free
+    (GPUs), and two to three times too much where the step grows with the batch (CPUs, long contexts), because
+    such a worker at half its tokens holds far less than half its batch.
+    """
+    if tokens_per_second <= 0:
+        return 0
+
+    def fits(workers: int) -> bool:
+        mean, deviation = mean_batch(tokens_per_second / workers, model)
+        return mean + fluctuation * deviation <= batch_limit
+
+    high = 1
+    while not fits(high) and high < 1_000_000:
+        high *= 2
+    low = high // 2 + 1 if high > 1 else 1
+    while low < high:
+        middle = (low + high) // 2
+        if fits(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def batch_limit(
+    model: DecodeModel, pool: Pool, targets: Targets, settings: Settings, kv_per_sequence: float | None
+) -> tuple[float, bool]:
+    """(most sequences per worker, whether the target can be met at all).
+
+    Bounded by the time per token, by the KV cache and by the engine's own limit. Within the safety margin of the
+    target a single sequence is still taken for feasible, and so it is while only one large batch was ever seen, from
+    which nothing follows about a small one. Where it is not, replicas cannot help: workers then run
+    at the batch that doubles a lone sequence's time, which is throughput at a bearable price.
+    """
+    most = float(pool.max_sequences or settings.default_max_sequences)
+    if kv_per_sequence is not None and kv_per_sequence > 0:
+        most = max(1.0, min(most, settings.kv_fill / kv_per_sequence))
+    batch = model.largest_batch(settings.safety * targets.tpot_seconds, most)
+    if batch >= 1.0:
+        return batch, True
+    alone = model.seconds(1.0)
+    if alone <= targets.tpot_seconds or not model.proven:
+        return 1.0, True
+    return max(1.0, model.largest_batch(2.0 * alone, most)), False
+
+
+def need_decode(
+    state: ServiceState,
+    service: Service,
+    pool: Pool,
+    targets: Targets,
+    load: Load,
+    settings: Settings,
+    *,
+    ready: int,
+) -> Need:
+    """The smallest pool whose batches stay below the limit at the tokens asked for plus headroom.
+
+    While batches of one size only were seen, at most twice the `ready` workers: the batches that they then have will
+    tell the rest.
+    """
+    model = state.decode
+    numbers: dict[str, float] = {}
+    if model.base_seconds is not None and model.seconds_per_sequence is not None:
+        numbers[STEP_BASE] = model.base_seconds
+        numbers[STEP_PER_SEQUENCE] = model.seconds_per_sequence
+    if state.output_tokens:
+        numbers[OUTPUT_TOKENS] = state.output_tokens
+    if load.tokens is None:
+        return Need(None, "the tokens asked for are unknown", numbers)
+    numbers["tokensPerSecond"] = load.tokens
+    if load.tokens == 0 and load.arrivals:
+        return Need(None, "no answer has been finished yet, so their length is unknown", numbers)
+    if load.tokens == 0:
+        return Need(0, "no tokens are asked for", numbers)
+    if not model.known:
+        return Need(None, "no token has been timed yet", numbers)
+    batch, feasible = batch_limit(model, pool, targets, settings, _kv_per_sequence(load))
+
+    def needed(headroom: float) -> int:
+        demand = load.tokens * (1.0 + headroom) if load.tokens else 0.0
+        if not feasible:
+            return max(1, math.ceil(demand * model.seconds(batch) / batch - 1e-9))
+        found = staffed(demand, model, batch, settings.fluctuation)
+        return found if model.proven else min(found, 2 * max(ready, 1))
+
+    workers, trigger = needed(service.headroom), needed(service.headroom / 2)
+    mean, _ = mean_batch(load.tokens / workers, model)
+    numbers |= {
+        "batchLimit": batch,
+        "batch": min(mean, 1e6),
+        "secondsPerToken": model.seconds(max(1.0, min(mean, batch))),
+        "headroom": service.headroom,
+        "need": workers,
+    }
+    tpot = format_seconds(targets.tpot_seconds)
+    because = (
+        f"{load.tokens:.3g} tokens/s at {format_seconds(model.seconds(1.0))} per token alone and "
+        f"{format_seconds(model.seconds_per_sequence_now)} more per further sequence; with {service.headroom:.0%} "
+        f"headroom {workers} {'keeps' if workers == 1 else 'keep'} batches within {batch:.1f} (mean {mean:.1f}), "
+        f"where TPOT p{targets.quantile * 100:g} stays below {tpot}"
+    )
+    why_not = ""
+    if not feasible:
+        alone = format_seconds(model.seconds(1.0))
+        because = (
+            f"{load.tokens:.3g} tokens/s need {workers} at a batch of {batch:.1f}, but a lone sequence already takes "
+            f"{alone} per token, above TPOT {tpot}, whatever the number of workers"
+        )
+        why_not = (
+            f"a lone sequence takes {alone} per token, above the target of {tpot}; more workers cannot help"
+        )
+    return Need(workers, because, numbers, feasible, why_not, load.tokens * model.seconds(1.0), trigger)
+
+
+def _kv_per_sequence(load: Load) -> float | None:
+    """Share of a worker's KV cache that one sequence holds; None while too little is in use to tell."""
+    if load.decode_kv is None or not load.decode_running or load.decode_kv < 0.1 or load.decode_running < 1.0:
+        return None
+    return load.decode_kv / load.decode_running

@@ -1,0 +1,104 @@
+"""Prefill workers that the prompts need (ALGORITHM 4.3)."""
+
+from dataclasses import dataclass
+
+from tandem_api.durations import format_seconds
+from tandem_autoscaler.decide.load import Load
+from tandem_autoscaler.decide.settings import Settings
+from tandem_autoscaler.decide.state import PROMPT_BASE, PROMPT_PER_TOKEN, PROMPT_TOKENS, ServiceState
+from tandem_autoscaler.fleet.service import Service, Targets
+from tandem_autoscaler.model.prompt_lengths import mean_tokens, shortened
+from tandem_autoscaler.model.queueing import POOLED_POLICIES, moments, smallest_pool
+
+
+@dataclass(frozen=True)
+class Need:
+    """Workers needed by one signal, with what it rests on. `workers` None: unknown."""
+
+    workers: int | None
+    because: str
+    numbers: dict[str, float]
+    feasible: bool = True
+    infeasible_because: str = ""
+    load: float = 0.0  # Erlang without headroom
+    trigger: int = 0  # with half of the headroom
+
+
+def need_prefill(
+    state: ServiceState, service: Service, targets: Targets, load: Load, settings: Settings
+) -> Need:
+    """The smallest pool with P(TTFT > target) within the allowance at the measured arrivals plus headroom."""
+    numbers: dict[str, float] = {}
+    if state.prefill.base_seconds is not None and state.prefill.seconds_per_token is not None:
+        numbers[PROMPT_BASE] = state.prefill.base_seconds
+        numbers[PROMPT_PER_TOKEN] = state.prefill.seconds_per_token
+    if state.lengths:
+        numbers[PROMPT_TOKENS] = mean_tokens(state.lengths)
+    if load.arrivals is None:
+        return Need(None, "the arrivals are unknown", numbers)
+    numbers["promptsPerSecond"] = load.arrivals
+    if load.arrivals == 0:
+        return Need(0, "no prompts arrive", numbers)
+    if state.lengths is None or not state.prefill.known:
+        return Need(None, "no prompt has been finished yet, so their work is unknown", numbers)
+    prompts = shortened(state.lengths, 1.0 - state.hit_share)
+    distribution = state.prefill.distribution(prompts)
+    service_time = moments(distribution)
+    share = decode_share(state, service, targets, settings)
+    target = settings.safety * targets.ttft_seconds - share
+    demand = load.arrivals * (1.0 + service.headroom)
+    pooled = service.router_policy in POOLED_POLICIES
+    sizing = smallest_pool(demand, distribution, target, targets.allowance, pooled=pooled)
+    half = load.arrivals * (1.0 + service.headroom / 2)
+    trigger = smallest_pool(half, distribution, target, targets.allowance, pooled=pooled).workers
+    busy = load.arrivals * service_time.mean_seconds
+    numbers |= {
+        "secondsPerPrompt": service_time.mean_seconds,
+        "busyWorkers": busy,
+        "predictedViolation": sizing.violation,
+        "allowedViolation": sizing.allowed,
+        "headroom": service.headroom,
+        "need": sizing.workers,
+    }
+    percentile = f"p{targets.quantile * 100:g}"
+    rule = "keeps" if sizing.workers == 1 else "keep"
+    ttft = format_seconds(targets.ttft_seconds)
+    because = (
+        f"{load.arrivals:.2g} prompts/s x {service_time.mean_seconds:.2g} s each = {busy:.2f} busy workers; with "
+        f"{service.headroom:.0%} headroom {sizing.workers} {rule} TTFT {percentile} below {ttft} "
+        f"(predicted violation {sizing.violation:.1%}, allowed {sizing.allowed:.1%})"
+    )
+    why_not = ""
+    if not sizing.feasible:
+        because = (
+            f"{load.arrivals:.2g} prompts/s x {service_time.mean_seconds:.2g} s each = {busy:.2f} busy workers; "
+            f"{sizing.workers} carry that, but {sizing.infeasible_share:.0%} of the prompts alone take longer "
+            f"than TTFT {ttft}, whatever the number of workers"
+        )
+        why_not = (
+            f"{sizing.infeasible_share:.0%} of the prompts take longer than {format_seconds(max(target, 0.0))} on an "
+            f"idle worker (mean {service_time.mean_seconds:.2g} s); more workers cannot help"
+        )
+    return Need(sizing.workers, because, numbers, sizing.feasible, why_not, busy, trigger)
+
+
+def decode_share(state: ServiceState, service: Service, targets: Targets, settings: Settings) -> float:
+    """Seconds of the user's TTFT that pass in the decode worker: transfer of the KV cache and the first step.
+
+    The lower fifth of what was measured, because a full decode role must not shrink prefill's target: prefill
+    workers would be added for decode's fault.
+    """
+    if not service.disaggregated:
+        return 0.0
+    usual = state.decode_ttft.quantile(0.2) or 0.0
+    return min(usual, settings.most_decode_share * targets.ttft_seconds)
+
+
+def cold_start_seconds(state: ServiceState, service: Service, settings: Settings) -> float:
+    """90th percentile of the measured times from creation to readiness; until then the spec's or the default."""
+    if len(state.cold_starts) >= 2:
+        ordered = sorted(state.cold_starts.values())
+        return max(1.0, ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))])
+    if state.remembered_cold_start:
+        return state.remembered_cold_start
+    return service.cold_start_seconds or settings.cold_start_seconds

@@ -1,0 +1,174 @@
+"""What raises a need beyond the model's, and when it must not (ALGORITHM 4.7, 4.8). Nothing here ever lowers."""
+
+import math
+from dataclasses import dataclass
+
+from tandem_autoscaler.decide.attainment import LEAST_REQUESTS, burn
+from tandem_autoscaler.decide.decision import Why
+from tandem_autoscaler.decide.load import Load
+from tandem_autoscaler.decide.need_prefill import Need, decode_share
+from tandem_autoscaler.decide.quality import RoleCount
+from tandem_autoscaler.decide.settings import Settings
+from tandem_autoscaler.decide.state import RoleMemory, ServiceState
+from tandem_autoscaler.fleet.service import Pool, Service, Targets, decode_role, prefill_role
+from tandem_autoscaler.model.prompt_lengths import shortened
+from tandem_autoscaler.model.queueing import moments
+
+FAST_BURN_MINUTE, FAST_BURN_FIVE_MINUTES = 4.0, 2.0
+
+
+@dataclass(frozen=True)
+class Raise:
+    """A raised need with its reason. `workers` is never below the need it was made from."""
+
+    workers: int
+    why: Why
+    because: str
+
+
+def decode_is_full(service: Service, load: Load, counts: RoleCount, settings: Settings) -> bool:
+    """True when decode workers have no room: then prefill's KV waits for them and the first token is theirs.
+
+    Engines that do not tell why a request waits count those whose KV is on its way as waiting, so some waiting alone
+    means nothing; it must be more than one per two running sequences, or the KV cache or the batch must be full.
+    """
+    if (load.decode_kv or 0.0) > 0.9 or load.preemptions > 0:
+        return True
+    pool = service.pools.get(decode_role(service))
+    slots = (
+        pool.max_sequences if pool and pool.max_sequences else settings.default_max_sequences
+    ) * counts.ready
+    running, waiting = load.decode_running or 0.0, load.decode_waiting or 0.0
+    return waiting > 0 and (running >= 0.95 * slots > 0 or waiting > 2.0 + running / 2.0)
+
+
+def raise_prefill(
+    need: Need, state: ServiceState, service: Service, targets: Targets, load: Load, counts: RoleCount,
+    memory: RoleMemory, settings: Settings, cold_start_seconds: float,
+) -> Raise | None:  # fmt: skip
+    """More prefill workers than the model asks for, or None."""
+    base = need.workers or 0
+    waiting = load.prefill_waiting
+    if waiting and state.prefill.known and state.lengths:
+        prompts = shortened(state.lengths, 1.0 - state.hit_share)
+        each = moments(state.prefill.distribution(prompts)).mean_seconds
+        work = waiting * each
+        if work > 0.5 * targets.ttft_seconds * max(counts.ready, 1):
+            work += max(0.0, need.load - counts.ready) * cold_start_seconds
+            drain = math.ceil(need.load + work / settings.drain_target_seconds)
+            workers = max(base, min(2 * max(base, 1), drain))
+            if workers > base:
+                return Raise(
+                    workers, Why.BACKLOG,
+                    f"{waiting:.0f} prompts of {each:.2g} s each wait or run; {workers} clear them within a minute",
+                )  # fmt: skip
+    if not need.feasible:
+        return None
+    own_target = settings.safety * targets.ttft_seconds - decode_share(state, service, targets, settings)
+    return _burning(
+        prefill_role(service),
+        ("gate_ttft", "ttft"),
+        own_target,
+        "TTFT",
+        need,
+        state,
+        targets,
+        counts,
+        memory,
+        settings,
+    )
+
+
+def raise_decode(
+    need: Need, state: ServiceState, service: Service, pool: Pool, targets: Targets, load: Load, counts: RoleCount,
+    memory: RoleMemory, settings: Settings, *, full: bool,
+) -> Raise | None:  # fmt: skip
+    """More decode workers than the model asks for, or None."""
+    base = need.workers or 0
+    limit = need.numbers.get("batchLimit")
+    running, waiting = load.decode_running or 0.0, load.decode_waiting or 0.0
+    if full and counts.ready and pool.role in service.pools:
+        in_decode = running + waiting
+        fit = math.ceil(in_decode / limit) if limit else 0
+        workers = max(base, counts.ready + 1, min(2 * max(base, counts.ready), fit))
+        if workers > base:
+            return Raise(
+                workers, Why.BACKLOG,
+                f"{waiting:.0f} sequences wait beside {running:.0f} running and the workers are full",
+            )  # fmt: skip
+    if not need.feasible or load.flushing:
+        return None
+    # The stock: a batch above the limit now, whatever the rates of the last minute say.
+    if limit and counts.ready and running > limit * counts.ready:
+        workers = max(base, min(2 * max(base, 1), math.ceil(running / limit)))
+        if workers > base:
+            return Raise(
+                workers, Why.BACKLOG,
+                f"{running:.1f} sequences are in decode and {limit:.1f} fit one worker's TPOT",
+            )  # fmt: skip
+    return _burning(
+        decode_role(service), ("gate_tpot", "tpot", "inter_token"), targets.tpot_seconds, "TPOT", need, state,
+        targets, counts, memory, settings,
+    )  # fmt: skip
+
+
+def _burning(
+    role: str, signals: tuple[str, ...], target_seconds: float, promise: str, need: Need, state: ServiceState,
+    targets: Targets, counts: RoleCount, memory: RoleMemory, settings: Settings,
+) -> Raise | None:  # fmt: skip
+    """A quarter more than now, when misses burn fast although the model is content.
+
+    Only after a full minute with the present workers: the window must not hold misses from before the last of them
+    came, or one overload would be answered again and again. At most twice the model's need: where that does not
+    help, the cause is not the number of workers.
+    """
+    now = state.history.now_seconds
+    if counts.ready == 0 or counts.starting > counts.stuck or target_seconds <= 0 or need.workers is None:
+        return None
+    since = memory.grew_at_seconds if memory.grew_at_seconds is not None else state.history.began_at_seconds
+    if now - since < settings.window_seconds + 5.0:
+        return None
+    # Over five minutes and one minute, and still in the last 20 s: not for misses that are over.
+    rates = [
+        burn(
+            state.history, role, signals, target_seconds, targets.allowance, window, certain=True, least=least
+        )
+        for window, least in (
+            (settings.long_window_seconds, LEAST_REQUESTS),
+            (settings.window_seconds, LEAST_REQUESTS),
+            (settings.short_window_seconds, 3.0),
+        )
+    ]
+    five, minute, latest = rates
+    if five is None or minute is None or latest is None:
+        return None
+    if five < FAST_BURN_FIVE_MINUTES or min(minute, latest) < FAST_BURN_MINUTE:
+        return None
+    workers = min(math.ceil(1.25 * counts.ready), 2 * max(need.workers, 1))
+    if workers <= need.workers:
+        return None
+    return Raise(
+        workers, Why.SLO_BURN,
+        f"{minute * targets.allowance:.0%} of the last minute's requests missed {promise} "
+        f"(allowed {targets.allowance:.0%}) although the model needs only {need.workers}",
+    )  # fmt: skip
+
+
+def burns(state: ServiceState, service: Service, targets: Targets, settings: Settings) -> float | None:
+    """The worse of both promises' burns over the last minute, by the estimate; None when neither is known.
+
+    At 1 or more nothing shrinks.
+    """
+    share = decode_share(state, service, targets, settings)
+    found = [
+        burn(
+            state.history, prefill_role(service), ("gate_ttft", "ttft"), targets.ttft_seconds - share,
+            targets.allowance, settings.window_seconds, certain=False,
+        ),
+        burn(
+            state.history, decode_role(service), ("gate_tpot", "tpot", "inter_token"), targets.tpot_seconds,
+            targets.allowance, settings.window_seconds, certain=False,
+        ),
+    ]  # fmt: skip
+    known = [value for value in found if value is not None]
+    return max(known) if known else None

@@ -1,0 +1,343 @@
+"""`decide`: one tick of one service. Pure; time is an argument.
+
+    count and judge the measurements -> learn -> needs by the model -> raise -> gate -> budget -> explain
+
+A pool that someone else sets by hand in Auto mode (`kubectl scale wpool`) is taken as the new current size and
+left alone for the confirmation time; after that the rules for needs apply again, both ways.
+"""
+
+from dataclasses import dataclass, replace
+
+from tandem_api.reasons import Condition
+from tandem_autoscaler.decide import budget as gpu_budget
+from tandem_autoscaler.decide.attainment import of_users
+from tandem_autoscaler.decide.decision import Decision, Outcome, Quality, Verdict, Why
+from tandem_autoscaler.decide.gate import Conditions, Gated, gate, remember, set_by_hand
+from tandem_autoscaler.decide.learning import learn
+from tandem_autoscaler.decide.load import Load, measure
+from tandem_autoscaler.decide.need_decode import need_decode
+from tandem_autoscaler.decide.need_prefill import Need, cold_start_seconds, need_prefill
+from tandem_autoscaler.decide.quality import RoleCount, count, quality
+from tandem_autoscaler.decide.reactive import Raise, burns, decode_is_full, raise_decode, raise_prefill
+from tandem_autoscaler.decide.settings import Settings
+from tandem_autoscaler.decide.state import COLD_START, RoleMemory, ServiceState
+from tandem_autoscaler.decide.verdicts import not_sizing, scaling_active, scaling_limited, slo_met
+from tandem_autoscaler.fleet.service import Pool, Service, Targets, decode_role, prefill_role
+from tandem_autoscaler.signals.source import Snapshot
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What a role should have before limits."""
+
+    workers: int | None
+    known: bool
+    why: Why
+    because: str
+    numbers: dict[str, float]
+    trigger: int = 0  # the need with half of the headroom; a raised one is its own
+
+
+def decide(
+    state: ServiceState,
+    service: Service,
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    wall_seconds: float | None = None,
+) -> tuple[ServiceState, Outcome]:
+    """The next state and what to do.
+
+    `snapshot.taken_at_seconds` is the time of this tick, by a clock that does not go back. `wall_seconds` is
+    compared with the API server's timestamps only; by default it is the same.
+    """
+    now = snapshot.taken_at_seconds
+    wall = now if wall_seconds is None else wall_seconds
+    if now < state.history.now_seconds:
+        now = state.history.now_seconds
+        snapshot = replace(snapshot, taken_at_seconds=now)
+    state = replace(state, history=state.history.advance(service, snapshot))
+    counts = {role: count(service, role, snapshot, state.history) for role in service.pools}
+    state = _look(state, service, counts, wall, now, settings)
+    targets = service.targets
+    ttft, tpot = (
+        of_users(state.history, service, targets, settings.window_seconds) if targets else (None, None)
+    )
+    if not service.sizes_itself or targets is None:
+        # Sizing that begins later begins with a quiet time: what was set meanwhile is not ours to undo at once.
+        state = _forget_decisions(state, service, now)
+        return state, Outcome({}, ttft, tpot, not_sizing(service, (ttft, tpot)))
+
+    state, load = measure(state, service, settings)
+    of_decode = counts.get(decode_role(service))
+    full = of_decode is not None and decode_is_full(service, load, of_decode, settings)
+    state = learn(state, service, settings, wall, decode_bound=full and service.disaggregated)
+    if not load.idle or any(c.starting > c.stuck for c in counts.values()):
+        state = replace(state, active_at_seconds=now)
+
+    qualities = {r: quality(counts[r], state.memory(r), now, settings) for r in service.pools}
+    cold = cold_start_seconds(state, service, settings)
+    wishes, needs = _wishes(state, service, targets, load, counts, full, cold, settings)
+    burning = (burns(state, service, targets, settings) or 0.0) >= 1.0
+    fresh = all(
+        qualities[r] in (Quality.FRESH, Quality.EMPTY)
+        and (counts[r].ready == 0 or state.memory(r).fresh_ticks >= 2)
+        for r in service.pools
+    )
+    decisions: dict[str, Decision] = {}
+    for role, pool in service.pools.items():
+        wish, memory = wishes[role], state.memory(role)
+        if set_by_hand(memory, pool):
+            memory = replace(
+                memory, manual_until_seconds=now + service.confirm_seconds, quiet_since_seconds=now
+            )
+        memory = remember(memory, wish.workers, now)
+        others = [p for r, p in service.pools.items() if r != role]
+        at = Conditions(
+            now_seconds=now, quality=qualities[role], all_fresh=fresh, known=wish.known, burning=burning,
+            idle=load.idle, idle_for_seconds=now - state.active_at_seconds,
+            idle_limit_seconds=max(settings.idle_seconds, 3 * cold), confirm_seconds=service.confirm_seconds,
+            sighted_for_seconds=now - state.history.began_at_seconds, trigger=wish.trigger,
+            others_serve=any(p.minimum >= 1 or p.replicas > 1 for p in others),
+        )  # fmt: skip
+        wish = _scaled_up_for_silent(wish, pool, counts[role])
+        gated = gate(wish.workers, pool, counts[role], memory, at, settings)
+        numbers = {**wish.numbers, COLD_START: cold}
+        decisions[role] = _decision(role, pool, wish, gated, numbers)
+        state = state.with_memory(role, memory)
+    decisions = _from_zero(decisions, service, load)
+    decisions = _together(decisions, service)
+    decisions, over_budget = _within_budget(decisions, service)
+    for role, decision in decisions.items():
+        state = _noted(state, role, decision, now)
+    conditions: dict[str, Verdict] = {
+        Condition.SCALING_ACTIVE: scaling_active(service, snapshot, counts, qualities, state.unmatched_ticks),
+        Condition.SCALING_LIMITED: scaling_limited(service, wishes_of(wishes), over_budget),
+        Condition.SLO_MET: slo_met(
+            targets, (ttft, tpot), load.idle, [n for n in needs.values() if n is not None]
+        ),
+    }
+    return state, Outcome(decisions, ttft, tpot, conditions)
+
+
+def wishes_of(wishes: dict[str, _Wish]) -> dict[str, int | None]:
+    return {role: wish.workers for role, wish in wishes.items()}
+
+
+# --- looking ----------------------------------------------------------------------------------------------
+def _look(
+    state: ServiceState,
+    service: Service,
+    counts: dict[str, RoleCount],
+    wall: float,
+    now: float,
+    settings: Settings,
+) -> ServiceState:
+    """Cold starts, how long each role has been heard, and ticks without any series that we know."""
+    cold = {}
+    for pod in service.pods:
+        if pod.uid in state.cold_starts:
+            cold[pod.uid] = state.cold_starts[pod.uid]
+        elif pod.ready_since_seconds is not None:
+            cold[pod.uid] = max(0.0, pod.ready_since_seconds - pod.created_at_seconds)
+    heard = any(c.heard for c in counts.values())
+    unmatched = any(c.unmatched for c in counts.values()) and not heard
+    state = replace(state, cold_starts=cold, unmatched_ticks=state.unmatched_ticks + 1 if unmatched else 0)
+    for role, counted in counts.items():
+        memory = state.memory(role)
+        good = counted.ready > 0 and counted.coverage >= settings.coverage
+        memory = replace(
+            memory,
+            fresh_ticks=memory.fresh_ticks + 1 if good else 0,
+            heard_at_seconds=now if good else memory.heard_at_seconds,
+            ready=counted.ready,
+            grew_at_seconds=now if counted.ready > memory.ready else memory.grew_at_seconds,
+        )
+        state = state.with_memory(role, memory)
+    return state
+
+
+def _forget_decisions(state: ServiceState, service: Service, now: float) -> ServiceState:
+    for role in service.pools:
+        memory = replace(state.memory(role), needs=(), current=None, target=None, quiet_since_seconds=now)
+        state = state.with_memory(role, memory)
+    return state
+
+
+# --- wishing ----------------------------------------------------------------------------------------------
+def _wishes(
+    state: ServiceState, service: Service, targets: Targets, load: Load, counts: dict[str, RoleCount], full: bool,
+    cold: float, settings: Settings,
+) -> tuple[dict[str, _Wish], dict[str, Need | None]]:  # fmt: skip
+    prefill, decode = prefill_role(service), decode_role(service)
+    needs: dict[str, Need | None] = {"ttft": None, "tpot": None}
+    by_role: dict[str, list[_Wish]] = {role: [] for role in service.pools}
+    if prefill in service.pools:
+        need = needs["ttft"] = need_prefill(state, service, targets, load, settings)
+        raised = raise_prefill(
+            need, state, service, targets, load, counts[prefill], state.memory(prefill), settings, cold
+        )
+        wish = _wish(need, raised, Why.TTFT_NEED)
+        if service.disaggregated and full and need.load < 0.7 * max(counts[prefill].ready, 1):
+            wish = _not_for_decode(wish, service.pools[prefill], need, counts[prefill])
+        by_role[prefill].append(wish)
+    if decode in service.pools:
+        need = needs["tpot"] = need_decode(
+            state, service, service.pools[decode], targets, load, settings, ready=counts[decode].ready
+        )
+        raised = raise_decode(
+            need, state, service, service.pools[decode], targets, load, counts[decode], state.memory(decode), settings,
+            full=full,
+        )  # fmt: skip
+        by_role[decode].append(_wish(need, raised, Why.TPOT_NEED))
+    wishes = {role: _joined(found) for role, found in by_role.items()}
+    for role, counted in counts.items():
+        wishes[role] = _for_unready(wishes[role], counted, load)
+    return wishes, needs
+
+
+def _wish(need: Need, raised: Raise | None, why: Why) -> _Wish:
+    known = need.workers is not None
+    if raised is not None:
+        return _Wish(raised.workers, known, raised.why, raised.because, need.numbers, raised.workers)
+    return _Wish(
+        need.workers, known, why if known else Why.WAITING_FOR_DATA, need.because, need.numbers, need.trigger
+    )
+
+
+def _not_for_decode(wish: _Wish, pool: Pool, need: Need, counts: RoleCount) -> _Wish:
+    """Prefill has room and decode has none: more prefill would not bring the first token sooner (llm-d#1325)."""
+    if wish.workers is None or wish.workers <= pool.replicas:
+        return wish
+    busy = need.load / max(counts.ready, 1)
+    because = f"decode is full while prefill is {busy:.0%} busy; more prefill would not bring the first token sooner"
+    return replace(wish, workers=pool.replicas, why=Why.DECODE_BOUND, because=because)
+
+
+def _joined(found: list[_Wish]) -> _Wish:
+    """Of several signals for one pool the larger one; an unknown one forbids only shrinking."""
+    if len(found) == 1:
+        return found[0]
+    first = max(found, key=lambda wish: -1 if wish.workers is None else wish.workers)
+    numbers = {name: value for wish in found for name, value in wish.numbers.items()}
+    if first.workers is not None:
+        numbers["need"] = first.workers
+    trigger = max(wish.trigger for wish in found)
+    return replace(first, known=all(wish.known for wish in found), numbers=numbers, trigger=trigger)
+
+
+def _for_unready(wish: _Wish, counts: RoleCount, load: Load) -> _Wish:
+    """All workers have become unready under load: they are not "no demand" (kubernetes#130130)."""
+    if counts.ready or not counts.failed or not load.router_running:
+        return wish
+    workers = -(-5 * counts.failed // 4)
+    if wish.workers is not None and wish.workers >= workers:
+        return wish
+    because = (
+        f"all {counts.failed} workers are unready and {load.router_running:.0f} requests are at the router"
+    )
+    return replace(wish, workers=workers, trigger=workers, why=Why.WORKERS_UNREADY, because=because)
+
+
+def _scaled_up_for_silent(wish: _Wish, pool: Pool, counts: RoleCount) -> _Wish:
+    """Silent workers count as nothing when growing and as busy as the others when shrinking."""
+    if wish.workers is None or wish.workers >= pool.replicas or not 0 < counts.heard < counts.ready:
+        return wish
+    grossed = -(-wish.workers * counts.ready // counts.heard)
+    return replace(wish, workers=min(pool.replicas, grossed))
+
+
+# --- deciding ---------------------------------------------------------------------------------------------
+def _decision(role: str, pool: Pool, wish: _Wish, gated: Gated, numbers: dict[str, float]) -> Decision:
+    why = gated.why or (wish.why if gated.target > pool.replicas else Why.STEADY)
+    if (
+        gated.target == pool.replicas
+        and gated.why is None
+        and wish.why in (Why.DECODE_BOUND, Why.WAITING_FOR_DATA)
+    ):
+        why = wish.why
+    move = (
+        f"{role} {pool.replicas} -> {gated.target}"
+        if gated.target != pool.replicas
+        else f"{role} stays at {gated.target}"
+    )
+    reasons = [text for text in (gated.because, wish.because) if text]
+    if wish.workers is not None and wish.workers > pool.maximum:
+        reasons.insert(0, f"{wish.workers} are needed, maxReplicas is {pool.maximum}")
+    return Decision(role, pool.replicas, gated.target, why, f"{move}: {'; '.join(reasons)}", numbers)
+
+
+def _from_zero(decisions: dict[str, Decision], service: Service, load: Load) -> dict[str, Decision]:
+    """A request at the router and no worker: one of each role at once."""
+    if not (load.unserved or load.router_running):
+        return decisions
+    demand = f"{load.unserved or load.router_running:.0f} requests at the router found no worker"
+    raised = {}
+    for role, decision in decisions.items():
+        pool = service.pools[role]
+        if decision.target == 0 and pool.maximum >= 1:
+            message = f"{role} {decision.current} -> 1: {demand}"
+            decision = replace(decision, target=1, why=Why.FROM_ZERO, message=message)
+        raised[role] = decision
+    return raised
+
+
+def _together(decisions: dict[str, Decision], service: Service) -> dict[str, Decision]:
+    """Both roles serve or none does: a request needs both."""
+    if not any(d.target >= 1 for d in decisions.values()):
+        return {
+            role: replace(d, why=Why.TO_ZERO, message=f"{role} {d.current} -> 0: no request for a long time")
+            if d.changes else d
+            for role, d in decisions.items()
+        }  # fmt: skip
+    joined = {}
+    for role, d in decisions.items():
+        if d.target == 0 and service.pools[role].maximum >= 1:
+            verb = f"{role} stays at 1" if d.current == 1 else f"{role} {d.current} -> 1"
+            d = replace(d, target=1, why=Why.FROM_ZERO if d.current == 0 else Why.STEADY,
+                        message=f"{verb}: the other role has workers, and a request needs both")  # fmt: skip
+        joined[role] = d
+    return joined
+
+
+def _within_budget(
+    decisions: dict[str, Decision], service: Service
+) -> tuple[dict[str, Decision], str | None]:
+    """The decisions that the GPU budget affords, and a sentence when it took something away."""
+    if service.gpu_budget is None or not decisions:
+        return decisions, None
+    desired = {role: d.target for role, d in decisions.items()}
+    gpus = {role: service.pools[role].gpus for role in decisions}
+    minimum = {role: service.pools[role].minimum for role in decisions}
+    allowed = gpu_budget.clamp(desired, gpus, minimum, service.gpu_budget)
+    if allowed is None:
+        text = f"even the minimum of each role needs more than gpuBudget {service.gpu_budget}"
+        held = {
+            role: replace(
+                d, target=d.current, why=Why.GPU_BUDGET, message=f"{role} stays at {d.current}: {text}"
+            )
+            for role, d in decisions.items()
+        }
+        return held, text
+    cut: dict[str, Decision] = {}
+    for role, d in decisions.items():
+        if allowed[role] < d.target:
+            text = f"{role} {d.current} -> {allowed[role]} of {d.target} wanted: gpuBudget is {service.gpu_budget}"
+            if allowed[role] == d.current:
+                text = f"{role} stays at {d.current}, {d.target} wanted: gpuBudget is {service.gpu_budget}"
+            d = replace(d, target=allowed[role], why=Why.GPU_BUDGET, message=text)
+        cut[role] = d
+    lost = [
+        f"{role} wants {desired[role]}, gets {allowed[role]}"
+        for role in desired
+        if allowed[role] < desired[role]
+    ]
+    return cut, f"gpuBudget {service.gpu_budget}: {', '.join(lost)}" if lost else None
+
+
+def _noted(state: ServiceState, role: str, decision: Decision, now: float) -> ServiceState:
+    memory: RoleMemory = state.memory(role)
+    shrunk = now if decision.target < decision.current else memory.shrunk_at_seconds
+    return state.with_memory(
+        role, replace(memory, current=decision.current, target=decision.target, shrunk_at_seconds=shrunk)
+    )

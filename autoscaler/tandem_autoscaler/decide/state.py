@@ -1,0 +1,108 @@
+"""What is remembered of one service between ticks, and what of it survives a restart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tandem_api import names
+from tandem_autoscaler.decide.settings import Settings
+from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
+from tandem_autoscaler.model.decode import DecodeModel
+from tandem_autoscaler.model.prefill import PrefillModel
+from tandem_autoscaler.model.prompt_lengths import Lengths
+from tandem_autoscaler.model.samples import Samples
+from tandem_autoscaler.signals.window import History, begin
+
+# Keys of DecisionStatus.numbers from which the models are restored.
+PROMPT_BASE = "promptBaseSeconds"
+PROMPT_PER_TOKEN = "promptSecondsPerToken"
+STEP_BASE = "stepBaseSeconds"
+STEP_PER_SEQUENCE = "stepSecondsPerSequence"
+OUTPUT_TOKENS = "outputTokens"
+PROMPT_TOKENS = "promptTokens"
+COLD_START = "coldStartSeconds"
+
+
+@dataclass(frozen=True)
+class RoleMemory:
+    """One role's past decisions."""
+
+    needs: tuple[tuple[float, int], ...] = ()  # (when, need), for the confirmation of a scale-down
+    current: int | None = None  # the pool's replicas at the last tick
+    target: int | None = None  # what we decided then
+    quiet_since_seconds: float = 0.0  # no shrinking before this plus the confirmation time
+    manual_until_seconds: float | None = None
+    shrunk_at_seconds: float | None = None
+    ready: int = 0
+    grew_at_seconds: float | None = None  # when the number of ready workers last grew
+    fresh_ticks: int = 0
+    heard_at_seconds: float | None = None  # the newest complete measurement
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """Frozen: a tick returns a new one."""
+
+    history: History
+    prefill: PrefillModel
+    decode: DecodeModel
+    lengths: Lengths | None = None  # of prompts, as they arrive
+    hit_share: float = 0.0  # of prompt tokens found in the prefix cache
+    output_tokens: float | None = None
+    decode_ttft: Samples = field(default_factory=Samples)
+    cold_starts: Mapping[str, float] = field(default_factory=dict)  # pod uid -> seconds
+    remembered_cold_start: float | None = None
+    active_at_seconds: float = 0.0  # last sign of traffic or of a worker becoming ready
+    unmatched_ticks: int = 0  # ticks in which ready workers answered with none of our series
+    roles: Mapping[str, RoleMemory] = field(default_factory=dict)
+
+    def memory(self, role: str) -> RoleMemory:
+        return self.roles.get(role, RoleMemory(quiet_since_seconds=self.history.began_at_seconds))
+
+    def with_memory(self, role: str, memory: RoleMemory) -> "ServiceState":
+        return replace(self, roles={**self.roles, role: memory})
+
+
+def fresh_state(service: Service, now_seconds: float, settings: Settings) -> ServiceState:
+    """A new state; what the models had learnt before a restart is taken from the service's own status.
+
+    The status holds the numbers of the last decision per role anyway, so no second store is needed, and a person
+    reads with `kubectl get -o yaml` what the autoscaler believes.
+    """
+    numbers = {role: _numbers(service.status, role) for role in names.ROLES}
+    prefill = PrefillModel(prior=settings.prefill_prior)
+    decode = DecodeModel(prior=settings.decode_prior)
+    of_prefill, of_decode = numbers[prefill_role(service)], numbers[decode_role(service)]
+    base, slope = of_prefill.get(PROMPT_BASE), of_prefill.get(PROMPT_PER_TOKEN)
+    if base is not None and slope is not None and base >= 0 and slope >= 0 and base + slope > 0:
+        prefill = replace(prefill, base_seconds=base, seconds_per_token=slope, remembered=True)
+    base, slope = of_decode.get(STEP_BASE), of_decode.get(STEP_PER_SEQUENCE)
+    if base is not None and slope is not None and base >= 0 and slope >= 0 and base + slope > 0:
+        decode = replace(decode, base_seconds=base, seconds_per_sequence=slope)
+    tokens = of_prefill.get(PROMPT_TOKENS)
+    return ServiceState(
+        history=begin(now_seconds),
+        prefill=prefill,
+        decode=decode,
+        lengths=((tokens, 1.0),) if tokens is not None and tokens > 0 else None,
+        output_tokens=of_decode.get(OUTPUT_TOKENS) or None,
+        remembered_cold_start=of_prefill.get(COLD_START) or of_decode.get(COLD_START),
+        active_at_seconds=now_seconds,
+    )
+
+
+def _numbers(status: Mapping[str, Any], role: str) -> dict[str, float]:
+    """The numbers of a role's last decision; whatever is no number is left out."""
+    scaling = status.get("autoscaling")
+    roles = scaling.get("roles") if isinstance(scaling, Mapping) else None
+    decision = roles.get(role) if isinstance(roles, Mapping) else None
+    texts = decision.get("numbers") if isinstance(decision, Mapping) else None
+    found: dict[str, float] = {}
+    for name, text in (texts or {}).items() if isinstance(texts, Mapping) else ():
+        try:
+            value = float(text)
+        except (TypeError, ValueError):
+            continue
+        if value == value and abs(value) != float("inf"):
+            found[name] = value
+    return found

@@ -1,0 +1,104 @@
+"""The fleet as values: what the autoscaler knows about each service before it measures anything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tandem_api import names
+
+Key = tuple[str, str]
+"""(namespace, name) of an InferenceService."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One worker or router pod.
+
+    Times are seconds since the epoch by the API server's clock; they are compared with ours only where an
+    error of a minute does no harm, and an age is never taken to be negative.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    ip: str | None
+    role: str  # a role of names.ROLES, or names.COMPONENT_ROUTER
+    ready: bool
+    created_at_seconds: float
+    ready_since_seconds: float | None = None
+    draining: bool = False  # has left the router, or is terminating: no capacity, but its GPUs are taken
+    stuck: bool = False  # cannot start as things are: unschedulable, image not found, crash loop
+
+    @property
+    def starting(self) -> bool:
+        return not self.ready and not self.draining
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One role's pool: the target as it stands in the WorkerPool, and its limits."""
+
+    role: str
+    replicas: int
+    minimum: int
+    maximum: int
+    gpus: int = 1
+    max_sequences: int | None = None
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The promises. `quantile` is 0.95 for a p95 target."""
+
+    ttft_seconds: float
+    tpot_seconds: float
+    quantile: float = 0.95
+
+    @property
+    def allowance(self) -> float:
+        """Share of requests that may miss the target."""
+        return 1.0 - self.quantile
+
+
+@dataclass(frozen=True)
+class Service:
+    """One InferenceService with the pools that exist and the pods that run."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    mode: str  # tandem_api.inference_service.ScalingMode
+    paused: bool
+    disaggregated: bool
+    targets: Targets | None
+    pools: Mapping[str, Pool]
+    pods: tuple[Pod, ...] = ()
+    routers: tuple[Pod, ...] = ()
+    gpu_budget: int | None = None
+    headroom: float = 0.25
+    confirm_seconds: float = 60.0
+    cold_start_seconds: float | None = None
+    router_policy: str = "power_of_two"
+    status: Mapping[str, object] = field(default_factory=dict)  # as the API server has it, for restarts
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
+
+    def workers(self, role: str) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if pod.role == role)
+
+    @property
+    def sizes_itself(self) -> bool:
+        """True when decisions are made here at all."""
+        return self.mode in ("Auto", "Recommend") and not self.paused and self.targets is not None
+
+
+def prefill_role(service: Service) -> str:
+    """The role whose pods compute prompts."""
+    return names.PREFILL if service.disaggregated else names.WORKERS
+
+
+def decode_role(service: Service) -> str:
+    """The role whose pods produce tokens."""
+    return names.DECODE if service.disaggregated else names.WORKERS

@@ -1,0 +1,8 @@
+"""What a worker can do, learnt while it works. Pure: numbers in, numbers out.
+
+queueing.py        Erlang C, the probability that a prompt is late
+prompt_lengths.py  buckets of prompt lengths -> a discrete distribution
+samples.py         robust gain from recent samples
+prefill.py         seconds per prompt as a function of its length
+decode.py          seconds per token as a function of the batch
+"""

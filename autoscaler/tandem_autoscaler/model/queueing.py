@@ -1,0 +1,134 @@
+"""How likely a prompt is late in a pool of prefill workers (ALGORITHM 4.3).
+
+R        offered load in Erlang: arrivals per second x mean service seconds
+C(c, R)  Erlang's waiting probability
+theta    rate of the waiting time's exponential tail (Allen-Cunneen)
+P(c)     sum_k p_k (S_k >= T ? 1 : C exp(-theta (T - S_k)))
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Distribution = Sequence[tuple[float, float]]
+"""(service seconds, probability), probabilities adding up to 1."""
+
+# Routers that look at the workers' load keep one common queue, near enough. The others deal blindly, and then
+# each worker has a queue of its own.
+POOLED_POLICIES = frozenset({"power_of_two", "cache_aware", "least_work"})
+
+
+def erlang_c(servers: int, load: float) -> float:
+    """Probability of waiting with `servers` servers and `load` Erlang; 1 when they are not enough."""
+    if servers <= load:
+        return 1.0
+    if load <= 0:
+        return 0.0
+    blocking = 1.0
+    for n in range(1, servers + 1):
+        blocking = load * blocking / (n + load * blocking)
+    utilisation = load / servers
+    return min(1.0, blocking / (1.0 - utilisation * (1.0 - blocking)))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean of the service time and its squared coefficient of variation."""
+
+    mean_seconds: float
+    scv: float
+
+
+def moments(distribution: Distribution) -> Moments:
+    mean = sum(seconds * share for seconds, share in distribution)
+    second = sum(seconds * seconds * share for seconds, share in distribution)
+    return Moments(mean, max(0.0, second / (mean * mean) - 1.0) if mean > 0 else 0.0)
+
+
+def violation(
+    servers: int, arrivals: float, distribution: Distribution, target_seconds: float, *, arrival_scv: float = 1.0,
+    pooled: bool = True,
+) -> float:  # fmt: skip
+    """Share of prompts whose wait plus service exceeds the target, between 0 and 1.
+
+    `arrivals` per second over the whole pool. Not pooled: each worker is an M/G/1 queue of its own, fed by a
+    share of the arrivals that is the more random the more workers there are.
+    """
+    service = moments(distribution)
+    if arrivals <= 0 or service.mean_seconds <= 0:
+        return sum(share for seconds, share in distribution if seconds >= target_seconds)
+    load = arrivals * service.mean_seconds
+    if servers <= load:
+        return 1.0
+    utilisation = load / servers
+    if pooled:
+        waiting = erlang_c(servers, load)
+        scv, parallel = arrival_scv + service.scv, servers
+    else:
+        waiting = utilisation
+        scv, parallel = 1.0 + (arrival_scv - 1.0) / servers + service.scv, 1
+    rate = 2.0 * parallel * (1.0 - utilisation) / max(scv * service.mean_seconds, 1e-12)
+    late = 0.0
+    for seconds, share in distribution:
+        slack = target_seconds - seconds
+        late += share * (1.0 if slack <= 0 else waiting * math.exp(-rate * slack))
+    return min(1.0, late)
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The smallest number of workers that keeps the promise, and what it rests on."""
+
+    workers: int
+    load: float  # Erlang
+    violation: float  # predicted with `workers`
+    allowed: float
+    infeasible_share: float  # prompts that are late even on an idle worker
+    feasible: bool
+
+
+# Where most prompts are late anyway, the tail says nothing about how many workers are right; then they are
+# only kept from drowning.
+UTILISATION_WHEN_INFEASIBLE = 0.85
+
+
+def smallest_pool(
+    arrivals: float, distribution: Distribution, target_seconds: float, allowance: float, *,
+    arrival_scv: float = 1.0, pooled: bool = True, most: int = 100_000,
+) -> Sizing:  # fmt: skip
+    """min{c > R : P(c) <= allowed}, with allowed = 0.8 x allowance.
+
+    Prompts that are late by themselves cannot be helped by workers: when they alone take half of the allowance,
+    the rest is sized as if they were permitted, and `feasible` is False. Zero workers suffice for no arrivals.
+    """
+    hopeless = sum(share for seconds, share in distribution if seconds >= target_seconds)
+    allowed, feasible = 0.8 * allowance, hopeless < allowance / 2
+    if not feasible:
+        allowed = hopeless + allowance / 2
+    mean = moments(distribution).mean_seconds
+    load = max(0.0, arrivals * mean)
+    if load <= 0 or not math.isfinite(load):
+        return Sizing(0, 0.0, hopeless, allowed, hopeless, feasible)
+
+    def late(servers: int) -> float:
+        return violation(
+            servers, arrivals, distribution, target_seconds, arrival_scv=arrival_scv, pooled=pooled
+        )
+
+    least = math.floor(load) + 1
+    if not feasible:
+        least = max(least, math.ceil(load / UTILISATION_WHEN_INFEASIBLE))
+    if allowed >= 1.0 or least >= most:
+        return Sizing(min(least, most), load, late(least), allowed, hopeless, feasible)
+    # P falls with c: double until it is low enough, then bisect.
+    high = least
+    while late(high) > allowed and high < most:
+        high = min(most, high * 2)
+    low = least
+    while low < high:
+        middle = (low + high) // 2
+        if late(middle) <= allowed:
+            high = middle
+        else:
+            low = middle + 1
+    return Sizing(high, load, late(high), allowed, hopeless, feasible)

@@ -1,0 +1,74 @@
+"""Which exported metric means what, newest name first. The first one present wins; they are never added up.
+
+vLLM renames and removes metrics between releases (vllm#32661, #27133): an autoscaler that knows one name reads
+nothing after an upgrade. New aliases go here and nowhere else.
+"""
+
+from typing import Final
+
+# --- histograms -------------------------------------------------------------------------------------------
+HISTOGRAMS: Final[dict[str, tuple[str, ...]]] = {
+    # From request received to first content, with an edge exactly on the target (our gate).
+    "gate_ttft": ("tandem:ttft_seconds",),
+    "gate_tpot": ("tandem:tpot_seconds",),
+    "ttft": ("vllm:time_to_first_token_seconds",),
+    # Per token and request. `time_per_output_token_seconds` meant the same until vLLM 0.11.
+    "tpot": ("vllm:request_time_per_output_token_seconds", "vllm:time_per_output_token_seconds"),
+    # Per output event, which holds several tokens under speculative decoding (vllm#52853).
+    "inter_token": ("vllm:inter_token_latency_seconds",),
+    "queue": ("vllm:request_queue_time_seconds",),
+    "prefill": ("vllm:request_prefill_time_seconds",),
+    "prompt_tokens": ("vllm:request_prompt_tokens",),
+    "output_tokens": ("vllm:request_generation_tokens",),
+    # Its count is the number of engine steps.
+    "step_tokens": ("vllm:iteration_tokens_total",),
+}
+
+# --- counters: summed over the label sets of a pod ----------------------------------------------------------
+COUNTERS: Final[dict[str, tuple[str, ...]]] = {
+    "prompt_tokens_total": ("vllm:prompt_tokens_total",),
+    "output_tokens_total": ("vllm:generation_tokens_total",),
+    "finished_total": ("vllm:request_success_total",),
+    "preemptions_total": ("vllm:num_preemptions_total",),
+    "gate_requests_total": ("tandem:requests_total",),
+    # The router counts a P/D request when the decode worker begins to answer, so this is no arrival count.
+    "router_requests_total": ("vllm_router_pd_requests_total", "vllm_router_requests_total"),
+}
+
+# Counters of which only some label values count: signal -> (names, label, value)
+LABELLED_COUNTERS: Final[dict[str, tuple[tuple[str, ...], str, str]]] = {
+    "prompt_tokens_computed_total": (("vllm:prompt_tokens_by_source_total",), "source", "local_compute"),
+    "prompt_tokens_received_total": (
+        ("vllm:prompt_tokens_by_source_total",),
+        "source",
+        "external_kv_transfer",
+    ),
+    # Demand that met an empty pool: what scaling from zero needs.
+    "router_unserved_total": (("vllm_router_pd_errors_total",), "error_type", "server_selection"),
+}
+
+# Gauges of which only some label values count. A request that waits for its KV transfer is "deferred": on a decode
+# worker that says nothing about room.
+LABELLED_GAUGES: Final[dict[str, tuple[tuple[str, ...], str, str]]] = {
+    "waiting_for_room": (("vllm:num_requests_waiting_by_reason",), "reason", "capacity"),
+}
+LABELLED: Final = {**LABELLED_COUNTERS, **LABELLED_GAUGES}
+
+# --- gauges -----------------------------------------------------------------------------------------------
+GAUGES: Final[dict[str, tuple[str, ...]]] = {
+    "running": ("vllm:num_requests_running",),
+    "waiting": ("vllm:num_requests_waiting",),
+    "gate_in_flight": ("tandem:requests_in_flight",),
+    "router_running": ("vllm_router_running_requests",),
+}
+# Ratios are averaged over the engines of a pod, everything else is summed.
+RATIOS: Final[dict[str, tuple[str, ...]]] = {
+    "kv_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+}
+
+
+def all_names() -> frozenset[str]:
+    """Every metric name that is read, without the suffixes of histograms."""
+    tables = (HISTOGRAMS, COUNTERS, GAUGES, RATIOS)
+    plain = {name for table in tables for aliases in table.values() for name in aliases}
+    return frozenset(plain | {name for aliases, _, _ in LABELLED.values() for name in aliases})

@@ -1,0 +1,154 @@
+"""Successive snapshots of a service -> rates per role over any window up to five minutes.
+
+Each pod's rate is made first and then summed, so that a restart of one pod is not a fall of the sum. Pods that
+came or went within the window count for the part of it in which they worked: otherwise a scale-up would show as
+more demand (old pods' past rate plus the new pod's present one) and order still more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tandem_api import names
+from tandem_autoscaler.fleet.service import Service
+from tandem_autoscaler.signals.histogram import Histogram
+from tandem_autoscaler.signals.source import Snapshot
+from tandem_autoscaler.signals.track import KEEP_SECONDS, Step, Track, step_between
+
+# A reading older than this says nothing about the present. More than twice the usual scrape interval of 15 s.
+FRESH_SECONDS = 45.0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Per-second rates of one role. `seconds` is the time that they truly cover."""
+
+    seconds: float
+    counters: Mapping[str, float] = field(default_factory=dict)
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    pods: int = 0
+
+    def rate(self, signal: str) -> float | None:
+        """Per second, never negative; None when no pod had the signal."""
+        value = self.counters.get(signal)
+        return None if value is None else max(0.0, value)
+
+    def histogram(self, *signals: str) -> Histogram | None:
+        """The first of these that is there, with counts per second."""
+        return next((self.histograms[s] for s in signals if s in self.histograms), None)
+
+
+@dataclass(frozen=True)
+class History:
+    """All that is remembered of one service's readings."""
+
+    began_at_seconds: float
+    now_seconds: float
+    tracks: Mapping[str, Track] = field(default_factory=dict)
+    # When each pod was first listed; None: it was there before we were, so its counters' past is unknown.
+    listed_at_seconds: Mapping[str, float | None] = field(default_factory=dict)
+    ticks: int = 0
+    # The same rates are asked for by several rules within a tick.
+    _made: dict[tuple[str, float], Rates] = field(default_factory=dict, compare=False, repr=False)
+
+    def advance(self, service: Service, snapshot: Snapshot) -> "History":
+        """With one more snapshot. Time that does not advance changes nothing."""
+        now = snapshot.taken_at_seconds
+        if now < self.now_seconds:
+            return self
+        roles = {pod.uid: pod.role for pod in (*service.pods, *service.routers)}
+        tracks: dict[str, Track] = {}
+        for uid, track in self.tracks.items():
+            if uid not in roles and not track.departed:
+                track = replace(track, departed=True)
+            if now - track.seen_at_seconds <= KEEP_SECONDS:
+                tracks[uid] = track
+        # A pod that was not there at the last tick came to be since then, so its counters began at zero then.
+        first = self.now_seconds if self.ticks else None
+        listed = {uid: self.listed_at_seconds.get(uid, first) for uid in roles}
+        for uid, role in roles.items():
+            reading = snapshot.pods.get(uid)
+            if reading is None or reading.empty:
+                continue
+            known = tracks.get(uid)
+            if known is None:
+                tracks[uid] = Track.begin(reading, role, now, born_at_seconds=listed[uid])
+            else:
+                tracks[uid] = known.extended(reading, role, now)
+        return History(self.began_at_seconds, now, tracks, listed, self.ticks + 1)
+
+    def rates(self, role: str, window_seconds: float) -> Rates:
+        """Rates of the role's pods over the window that ends now."""
+        made = self._made.get((role, window_seconds))
+        if made is None:
+            made = self._made[(role, window_seconds)] = self._rates(role, window_seconds)
+        return made
+
+    def _rates(self, role: str, window_seconds: float) -> Rates:
+        now = self.now_seconds
+        begin = now - window_seconds
+        covered = min(window_seconds, max(now - self.began_at_seconds, 0.0))
+        counters: dict[str, float] = {}
+        histograms: dict[str, Histogram] = {}
+        pods, longest = 0, 0.0
+        for track in self.tracks.values():
+            if track.role != role or len(track.points) < 2:
+                continue
+            if not track.departed and now - track.seen_at_seconds > FRESH_SECONDS:
+                continue
+            end = track.points[-1]
+            start = track.start_of(min(begin, end.at_seconds - 1e-9))
+            if track.departed:
+                if end.at_seconds <= begin:
+                    continue
+                span = max(now - start.at_seconds, 1e-3)
+            elif start is track.points[0] and track.born and start.at_seconds > begin:
+                span = max(covered, end.at_seconds - start.at_seconds)
+            else:
+                span = end.at_seconds - start.at_seconds
+            if span <= 0:
+                continue
+            pods += not track.departed
+            longest = max(longest, span)
+            step = step_between(start, end, track.reading)
+            for name, change in step.counters.items():
+                counters[name] = counters.get(name, 0.0) + change / span
+            for name, grown in step.histograms.items():
+                scaled = grown.scaled(1 / span)
+                histograms[name] = histograms[name].plus(scaled) if name in histograms else scaled
+        return Rates(min(covered, longest) if longest else 0.0, counters, histograms, pods)
+
+    def steps(self, role: str) -> tuple[tuple[Track, Step], ...]:
+        """What each pod did since its last reading, for those that were read at this tick."""
+        found = []
+        for track in self.tracks.values():
+            if track.role == role and not track.departed and track.seen_at_seconds == self.now_seconds:
+                step = track.last_step()
+                if step is not None and not (track.born and len(track.points) == 2):
+                    found.append((track, step))
+        return tuple(found)
+
+    def gauge(self, role: str, signal: str) -> tuple[float, ...]:
+        """The latest values of a gauge, one per pod that was read within `FRESH_SECONDS`."""
+        return tuple(
+            track.reading.gauges[signal]
+            for track in self.tracks.values()
+            if track.role == role and not track.departed and signal in track.reading.gauges
+            and self.now_seconds - track.seen_at_seconds <= FRESH_SECONDS
+        )  # fmt: skip
+
+    def total(self, role: str, signal: str) -> float | None:
+        """Sum of a gauge over the role's pods; None when no pod has it."""
+        values = self.gauge(role, signal)
+        return sum(values) if values else None
+
+    def unserved_since_last(self) -> float:
+        """Requests that the router turned away for want of a worker since its last reading."""
+        return sum(
+            max(0.0, step.counters.get("router_unserved_total", 0.0))
+            for _, step in self.steps(names.COMPONENT_ROUTER)
+        )
+
+
+def begin(now_seconds: float) -> History:
+    """A history that knows nothing yet."""
+    return History(began_at_seconds=now_seconds, now_seconds=now_seconds)

@@ -1,0 +1,120 @@
+"""One pass for one service: observe, ask the engines where it matters, plan, carry out.
+
+NotLeading   the lease is lost: the process ends
+ApiError     Unavailable and the like: the queue tries again, with backoff
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import httpx
+
+from tandem_api.kubernetes.cluster import POD, Cluster, Kind
+from tandem_operator.carry_out.carry_out import CarryOut, Findings
+from tandem_operator.observe.load import LoadBook, read_loads
+from tandem_operator.observe.observe import observe
+from tandem_operator.observe.observed import ChildKey, Observed, Refusal, owned_by
+from tandem_operator.plan.plan import plan, wants_load
+from tandem_operator.plan.settings import Settings
+from tandem_operator.watch.kinds import WATCHED
+from tandem_operator.watch.world import ServiceKey, World
+
+_log = logging.getLogger(__name__)
+_KINDS: dict[str, Kind] = {kind.plural: kind for kind in WATCHED}
+
+
+@dataclass
+class _Memory:
+    """What earlier passes taught about one service that no watch tells."""
+
+    foreign: set[ChildKey] = field(default_factory=set)
+    taken_names: set[str] = field(default_factory=set)
+    refusals: tuple[Refusal, ...] = ()
+    looked_at: float = 0.0
+
+
+class Reconciler:
+    """`clock` gives Unix seconds."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        world: World,
+        carry_out: CarryOut,
+        http: httpx.AsyncClient,
+        *,
+        settings: Settings,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cluster, self._world, self._carry_out, self._http = cluster, world, carry_out, http
+        self._settings, self._clock = settings, clock
+        self._book: dict[ServiceKey, LoadBook] = {}
+        self._memory: dict[ServiceKey, _Memory] = {}
+
+    async def __call__(self, key: ServiceKey) -> float | None:
+        """One pass; returns after how many seconds to look again, or None when only an event can change anything."""
+        service = self._world.service(key)
+        if service is None:
+            self._book.pop(key, None)
+            self._memory.pop(key, None)
+            return None
+        memory = self._memory.setdefault(key, _Memory())
+        await self._recheck(key, memory)
+        observed = observe(
+            service,
+            self._world.children(key),
+            foreign=memory.foreign,
+            taken_names=memory.taken_names,
+            refusals=memory.refusals,
+        )
+        observed = await self._with_loads(key, observed)
+        decided = plan(observed, self._clock(), self._settings)
+        findings = await self._carry_out(decided, observed)
+        again = self._learn(memory, findings)
+        waits = [
+            wait for wait in (decided.requeue_seconds, findings.look_again_seconds, again) if wait is not None
+        ]
+        return min(waits, default=None)
+
+    async def _with_loads(self, key: ServiceKey, observed: Observed) -> Observed:
+        book = self._book.setdefault(key, LoadBook())
+        asked = wants_load(observed)
+        pods = [pod for pod in observed.pods if pod.name in asked]
+        loads = await read_loads(self._http, pods) if pods else {}
+        now, settle = self._clock(), self._settings.drain_settle_seconds
+        book.keep_only(pod.uid for pod in observed.pods)
+        quiet = {
+            pod.name: book.note(pod, loads.get(pod.name), now=now, settle_seconds=settle) for pod in pods
+        }
+        return replace(observed, quiet=quiet)
+
+    async def _recheck(self, key: ServiceKey, memory: _Memory) -> None:
+        """Names that somebody else had: are they free by now? Asked before planning, so that no condition flutters."""
+        if not (memory.foreign or memory.taken_names):
+            return
+        if self._clock() - memory.looked_at < self._settings.look_again_seconds:
+            return
+        memory.looked_at = self._clock()
+        service = self._world.service(key)
+        uid = service["metadata"]["uid"] if service else ""
+        for plural, name in sorted(memory.foreign):
+            live = await self._cluster.get(_KINDS[plural], key[0], name)
+            if live is None or owned_by(live, uid):
+                memory.foreign.discard((plural, name))
+        for name in sorted(memory.taken_names):
+            if await self._cluster.get(POD, key[0], name) is None:
+                memory.taken_names.discard(name)
+
+    def _learn(self, memory: _Memory, findings: Findings) -> float | None:
+        """Keep the findings; something new is told in the status at once."""
+        news = (
+            findings.foreign != memory.foreign
+            or findings.taken_names != memory.taken_names
+            or tuple(findings.refusals) != memory.refusals
+        )
+        if findings.foreign - memory.foreign or findings.taken_names - memory.taken_names:
+            memory.looked_at = self._clock()
+        memory.foreign, memory.taken_names = findings.foreign, findings.taken_names
+        memory.refusals = tuple(findings.refusals)
+        return 0.0 if news else None

@@ -1,0 +1,1 @@
+"""What the API server tells us, kept in memory: the World, its informers and its periodic resync."""

@@ -1,0 +1,106 @@
+"""kopf as informer, and only that: `on.event` handlers feed the World and the queue.
+
+No other kind of handler is registered, because those leave annotations and finalizers on users' objects. Standalone,
+without peering and without posting events; resources and namespaces are not scanned for, so no cluster-wide right
+beyond the watched kinds is needed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+from kopf._core.engines.peering import Identity
+
+from tandem_api.kubernetes.cluster import Kind
+from tandem_operator.watch.kinds import WATCHED
+from tandem_operator.watch.world import ServiceKey, World
+
+# A watch that says nothing for this long is asked again (field case D11); the server ends each at `SERVER`.
+_SERVER_SECONDS = 300
+_CLIENT_SECONDS = 330
+_CONNECT_SECONDS = 20
+
+
+def _group_version(kind: Kind) -> tuple[str, str]:
+    group, _, version = kind.api_version.rpartition("/")
+    return group, version
+
+
+def registry(world: World, changed: Callable[[ServiceKey], None]) -> kopf.OperatorRegistry:
+    """The handlers, one per watched kind."""
+    handlers = kopf.OperatorRegistry()
+    for kind in WATCHED:
+        _register(handlers, kind, world, changed)
+
+    @kopf.on.login(registry=handlers)  # type: ignore[arg-type, untyped-decorator, unused-ignore]
+    def login(**kwargs: Any) -> Any:
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    return handlers
+
+
+def _register(
+    handlers: kopf.OperatorRegistry, kind: Kind, world: World, changed: Callable[[ServiceKey], None]
+) -> None:
+    group, version = _group_version(kind)
+
+    async def heard(event: Any, **_: Any) -> None:
+        manifest = dict(event["object"])
+        # Listed items do not say what they are.
+        manifest.setdefault("apiVersion", kind.api_version)
+        manifest.setdefault("kind", kind.kind)
+        manifest["metadata"] = dict(manifest["metadata"])
+        key = world.remove(kind, manifest) if event["type"] == "DELETED" else world.put(kind, manifest)
+        if key is not None:
+            changed(key)
+
+    kopf.on.event(
+        group=group, version=version, plural=kind.plural, id=f"heard-of-{kind.plural}", registry=handlers
+    )(heard)
+
+
+def settings() -> kopf.OperatorSettings:
+    """kopf's settings for an informer."""
+    chosen = kopf.OperatorSettings()
+    chosen.posting.enabled = False
+    chosen.scanning.disabled = True
+    chosen.watching.server_timeout = _SERVER_SECONDS
+    chosen.watching.client_timeout = _CLIENT_SECONDS
+    chosen.watching.connect_timeout = _CONNECT_SECONDS
+    chosen.process.ultimate_exiting_timeout = None
+    for kind, selector in WATCHED.items():
+        if selector is not None:
+            chosen.watching.label_selectors[(*_group_version(kind), kind.plural)] = selector
+    return chosen
+
+
+async def inform(
+    world: World,
+    changed: Callable[[ServiceKey], None],
+    *,
+    namespace: str | None,
+    stop: asyncio.Event,
+    started: Callable[[], None],
+) -> None:
+    """Feed the World until `stop` is set. Returns early only when kopf ends by itself, which is a fault.
+
+    `started` is called once kopf runs: it has taken the process's signal handlers by then, and the caller may take
+    them back.
+    """
+    # kopf tells of each event that it handled; our own log has the decisions.
+    logging.getLogger("kopf").setLevel(logging.ERROR)
+    scope: dict[str, Any] = {"namespaces": [namespace]} if namespace else {"clusterwide": True}
+    others = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
+        registry=registry(world, changed),
+        settings=settings(),
+        # By itself kopf asks for the user's name, and a container's user has none.
+        identity=Identity("tandem-operator"),
+        standalone=True,
+        stop_flag=stop,
+        **scope,
+    )
+    started()
+    await kopf.run_tasks(tasks, ignored=others)

@@ -1,0 +1,161 @@
+"""Invariants 6, 18 and 22: from a prior for another machine to the right figures, and not off by one stall."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem_autoscaler.decide.need_decode import mean_batch, staffed
+from tandem_autoscaler.model.decode import DecodeModel
+from tandem_autoscaler.model.prefill import MOST_GAIN, PrefillModel
+from tandem_autoscaler.model.prompt_lengths import lengths, mean_tokens
+from tandem_autoscaler.signals.histogram import Histogram
+
+
+def learnt(seconds: float, *, tokens: float = 1000, times: int = 6) -> PrefillModel:
+    model = PrefillModel()
+    for tick in range(times):
+        model = model.learn(
+            5.0 * tick, sojourn_seconds=seconds, finished_per_second=1e-6, tokens=tokens, weight=3
+        )
+    return model
+
+
+@pytest.mark.parametrize("seconds", [0.002, 0.05, 0.4, 8.0])
+def test_a_gain_may_span_orders_of_magnitude(seconds: float) -> None:
+    assert learnt(seconds).seconds(1000) == pytest.approx(seconds, rel=0.01)
+
+
+def test_a_few_requests_are_no_knowledge_yet() -> None:
+    model = PrefillModel().learn(0, sojourn_seconds=3, finished_per_second=0.1, tokens=100, weight=2)
+    assert not model.known
+    assert model.learn(5, sojourn_seconds=3, finished_per_second=0.1, tokens=100, weight=4).known
+
+
+def test_one_stall_moves_next_to_nothing() -> None:
+    model = learnt(0.4)
+    stalled = model.learn(60, sojourn_seconds=40, finished_per_second=0.01, tokens=1000, weight=3)
+    assert stalled.seconds(1000) == pytest.approx(model.seconds(1000), rel=0.05)
+
+
+def test_a_true_change_is_followed() -> None:
+    model = learnt(0.4)
+    for tick in range(12):
+        model = model.learn(
+            100 + 5 * tick, sojourn_seconds=0.8, finished_per_second=1e-6, tokens=1000, weight=3
+        )
+    assert model.seconds(1000) == pytest.approx(0.8, rel=0.05)
+
+
+def test_long_prompts_are_still_known_after_a_time_of_short_ones() -> None:
+    """30 ms + 0.4 ms a token, with nothing but short prompts for five minutes."""
+    model = PrefillModel()
+    for tick in range(72):
+        tokens = 1000.0 if tick < 12 else 60.0
+        model = model.learn(
+            5.0 * tick,
+            sojourn_seconds=0.03 + 0.0004 * tokens,
+            finished_per_second=1e-6,
+            tokens=tokens,
+            weight=3,
+        )
+    assert model.seconds(60) == pytest.approx(0.054, rel=0.05)
+    assert model.seconds(1000) == pytest.approx(0.43, rel=0.1)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(allow_nan=True, allow_infinity=True), st.floats(allow_nan=True, allow_infinity=True),
+            st.floats(0, 1e6), st.floats(-5, 100),
+        ),
+        max_size=20,
+    )
+)  # fmt: skip
+def test_a_time_stays_within_its_bounds_whatever_is_measured(
+    samples: list[tuple[float, float, float, float]],
+) -> None:
+    model = PrefillModel()
+    for tick, (sojourn, rate, tokens, weight) in enumerate(samples):
+        model = model.learn(
+            5.0 * tick, sojourn_seconds=sojourn, finished_per_second=rate, tokens=tokens, weight=weight
+        )
+        assert model.seconds_per_token is None or 0 <= model.seconds_per_token < MOST_GAIN
+        assert 0 < model.seconds(1.0) <= MOST_GAIN * (0.01 + 36e-6 * 1e6) * 1.15
+
+
+def decoded(base: float, slope: float, batches: list[float], ticks: int = 30) -> DecodeModel:
+    model = DecodeModel()
+    for tick in range(ticks):
+        batch = batches[tick % len(batches)]
+        model = model.learn(5.0 * tick, batch=batch, seconds=base + slope * batch, tokens=100)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("base", "slope"),
+    [(0.007, 0.0001), (0.02, 0.012), (0.001, 0.05), (0.2, 0.0)],
+    ids=["GPU", "CPU", "no base", "flat"],
+)
+def test_the_line_is_found_from_batches_of_several_sizes(base: float, slope: float) -> None:
+    model = decoded(base, slope, [1, 2, 4, 6, 8])
+    for batch in (1, 4, 8):
+        assert model.seconds(batch) == pytest.approx(base + slope * batch, rel=0.05)
+
+
+def test_from_one_batch_size_nothing_follows_about_a_lone_sequence() -> None:
+    assert not decoded(0.02, 0.012, [9]).proven
+    assert decoded(0.02, 0.012, [9, 4]).proven
+    assert decoded(0.02, 0.012, [1]).proven
+
+
+def test_a_stalled_tick_does_not_tilt_the_line() -> None:
+    model = decoded(0.02, 0.012, [1, 2, 4, 6])
+    stalled = model.learn(200, batch=2, seconds=2.0, tokens=100)
+    assert stalled.seconds(4) == pytest.approx(model.seconds(4), rel=0.1)
+
+
+@given(st.floats(0.001, 0.1), st.floats(1e-5, 0.05), st.floats(0.005, 0.5))
+def test_the_largest_batch_meets_the_target_and_one_more_does_not(
+    base: float, slope: float, target: float
+) -> None:
+    model = DecodeModel(base_seconds=base, seconds_per_sequence=slope)
+    batch = model.largest_batch(target, 256)
+    if batch > 0:
+        assert model.seconds(batch) <= target + 1e-9
+    assert batch == 256 or model.seconds(batch + 1) > target
+
+
+@given(st.floats(0.001, 0.1), st.floats(0, 0.05), st.floats(1, 200), st.floats(0.1, 1e4), st.floats(1, 3))
+def test_decode_workers_suffice_are_the_fewest_and_rise_with_the_tokens(
+    base: float, slope: float, limit: float, tokens: float, factor: float
+) -> None:
+    model = DecodeModel(base_seconds=base, seconds_per_sequence=slope)
+    workers = staffed(tokens, model, limit, 1.5)
+
+    def peak(count: int) -> float:
+        mean, deviation = mean_batch(tokens / count, model)
+        return mean + 1.5 * deviation
+
+    assert peak(workers) <= limit
+    assert workers == 1 or peak(workers - 1) > limit
+    assert staffed(tokens * factor, model, limit, 1.5) >= workers
+
+
+def test_lengths_keep_the_exact_mean() -> None:
+    found = lengths(
+        Histogram((100.0, 500.0, 1000.0, float("inf")), (20, 30, 50, 0), 20 * 60 + 30 * 300 + 50 * 900)
+    )
+    assert found is not None
+    assert mean_tokens(found) == pytest.approx((20 * 60 + 30 * 300 + 50 * 900) / 100)
+
+
+@given(st.lists(st.floats(1, 4000), min_size=1, max_size=200))
+def test_lengths_of_any_prompts_have_their_mean(prompts: list[float]) -> None:
+    edges = (10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, float("inf"))
+    counts = [0.0] * len(edges)
+    for prompt in prompts:
+        counts[next(i for i, edge in enumerate(edges) if prompt <= edge)] += 1
+    found = lengths(Histogram(edges, tuple(counts), sum(prompts)))
+    assert found is not None
+    assert mean_tokens(found) == pytest.approx(sum(prompts) / len(prompts), rel=1e-6, abs=1.0)
+    assert sum(share for _, share in found) == pytest.approx(1.0)

@@ -1,0 +1,293 @@
+"""Field cases A16, A17, A19-A21 against a real Prometheus that scrapes a small exporter of the test."""
+
+import asyncio
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tandem_api import names
+from tandem_autoscaler.fleet.service import Pod, Service
+from tandem_autoscaler.signals.exposition import parse
+from tandem_autoscaler.signals.prometheus import QUERIES, PrometheusSource
+from tests.autoscaler.exported import Exported
+
+PROGRAM = shutil.which("prometheus")
+needs_prometheus = pytest.mark.skipif(
+    PROGRAM is None, reason="NOT TESTED: no Prometheus here; `apt-get install prometheus` brings it"
+)
+
+
+class Exporter:
+    """Many pods behind one port, by path; each path can be moved or fail."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Exported] = {}
+        pods = self.pods
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                exported = pods.get(self.path.strip("/"))
+                body = exported.text().encode() if exported else b""
+                self.send_response(200 if exported else 404)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Quiet."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# path -> labels as the usual set-ups give them
+TARGETS = {
+    "plain": {"namespace": "a", "pod": "chat-0"},
+    "other": {"namespace": "b", "pod": "chat-0"},
+    "exported": {
+        "namespace": "monitoring",
+        "pod": "prometheus-0",
+        "exported_namespace": "a",
+        "exported_pod": "chat-1",
+    },
+    "old": {"kubernetes_namespace": "a", "kubernetes_pod_name": "chat-2"},
+    "bare": {"instance": "10.9.9.9:8000"},
+}
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Iterator[Exporter]:
+    made = Exporter()
+    for number, path in enumerate(TARGETS, 1):
+        made.pods[path] = Exported()
+        made.pods[path].prefill(10 * number, tokens=100, seconds=0.2)
+        made.pods[path].kv = 0.1 * number
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def prometheus(exporter: Exporter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("prometheus")
+    lines = ["global: {scrape_interval: 500ms}", "scrape_configs:"]
+    for path, labels in TARGETS.items():
+        given = ", ".join(f"{name}: '{value}'" for name, value in labels.items())
+        lines.append(
+            f"- {{job_name: {path}, metrics_path: /{path}, honor_labels: true,"
+            f" static_configs: [{{targets: ['127.0.0.1:{exporter.port}'], labels: {{{given}}}}}]}}"
+        )
+    (folder / "prometheus.yml").write_text("\n".join(lines) + "\n")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                PROGRAM or "", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log, stderr=log, cwd=folder,
+        )  # fmt: skip
+    try:
+        _wait_until_scraped(url, process, folder / "log")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait_until_scraped(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    source = PrometheusSource(url, timeout_seconds=5)
+    for _ in range(200):
+        assert process.poll() is None, log.read_text()
+        found = asyncio.run(_one(source, service("a", "chat-0", "chat-1", "chat-2"), service("b", "chat-0")))
+        if all(len(s.pods) == len(svc_pods) for s, svc_pods in zip(found, ("012", "0"), strict=True)):
+            return
+        time.sleep(0.1)
+    raise AssertionError("Prometheus has not scraped all targets: " + log.read_text())
+
+
+async def _one(source: PrometheusSource, *services: Service):  # type: ignore[no-untyped-def]
+    found = await source.sample(services, time.time())
+    return [found[service.key] for service in services]
+
+
+def service(namespace: str, *pods: str, ip: str | None = None) -> Service:
+    made = tuple(
+        Pod(namespace, name, f"{namespace}/{name}", ip, names.PREFILL, True, 0.0, 0.0) for name in pods
+    )
+    return Service(namespace, "chat", "u", 1, "Auto", False, True, None, {}, made)
+
+
+@needs_prometheus
+async def test_each_pod_is_found_by_whatever_labels_it_has(prometheus: str) -> None:
+    source = PrometheusSource(prometheus)
+    a, b = await _one(source, service("a", "chat-0", "chat-1", "chat-2"), service("b", "chat-0"))
+    finished = {uid: reading.counters["finished_total"] for uid, reading in (a.pods | b.pods).items()}
+    assert finished == {"a/chat-0": 10, "b/chat-0": 20, "a/chat-1": 30, "a/chat-2": 40}
+
+
+@needs_prometheus
+async def test_a_pod_without_any_label_is_found_by_its_address(prometheus: str) -> None:
+    (found,) = await _one(PrometheusSource(prometheus), service("a", "elsewhere", ip="10.9.9.9"))
+    assert found.pods["a/elsewhere"].counters["finished_total"] == 50
+
+
+@needs_prometheus
+async def test_a_reading_is_the_same_as_from_the_pod_itself(prometheus: str, exporter: Exporter) -> None:
+    (found,) = await _one(PrometheusSource(prometheus), service("a", "chat-0"))
+    reading = found.pods["a/chat-0"]
+    direct = parse(exporter.pods["plain"].text(), uid="a/chat-0", read_at_seconds=reading.read_at_seconds)
+    assert reading == direct
+
+
+@needs_prometheus
+async def test_the_time_of_the_scrape_is_told_and_not_that_of_the_query(
+    prometheus: str, exporter: Exporter
+) -> None:
+    source = PrometheusSource(prometheus)
+    (before,) = await _one(source, service("a", "chat-0"))
+    gone = exporter.pods.pop("plain")
+    try:
+        for _ in range(100):
+            (found,) = await _one(source, service("a", "chat-0"))
+            if not found.pods:
+                break
+            # Whatever it still shows is not newer than the last scrape that succeeded.
+            assert found.pods["a/chat-0"].read_at_seconds <= time.time() + 0.5
+            await asyncio.sleep(0.1)
+        assert found.silent, "a failed scrape makes the series stale at once"
+    finally:
+        exporter.pods["plain"] = gone
+    assert before.pods["a/chat-0"].read_at_seconds <= time.time() + 0.5
+
+
+@needs_prometheus
+async def test_no_matching_series_is_silence_and_no_error(prometheus: str) -> None:
+    (found,) = await _one(PrometheusSource(prometheus), service("nowhere", "chat-0"))
+    assert found.error is None and not found.pods
+    assert found.silent == {"nowhere/chat-0": "Prometheus has no series of it"}
+
+
+def test_one_query_per_kind_of_signal_whatever_the_number_of_services() -> None:
+    assert len(QUERIES) <= 8
+    for query in QUERIES.values():
+        assert re.match(r"^(sum|avg) by \(__name__, .*\) \(\{__name__=~", query)
+
+
+async def test_an_unreachable_address_is_named_and_nothing_raises() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    (found,) = await _one(PrometheusSource(url), service("a", "chat-0"))
+    assert found.error is not None and url in found.error and "refused" in found.error.lower()
+    assert not found.pods
+
+
+async def test_a_hanging_prometheus_costs_the_deadline_once_and_does_not_pile_up() -> None:
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n")
+        try:
+            while True:  # a byte now and then defeats every timeout per read
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    source = PrometheusSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_seconds=0.5)
+    begun = time.monotonic()
+    (first,) = await _one(source, service("a", "chat-0"))
+    assert time.monotonic() - begun < 3 and first.error and "did not answer" in first.error
+    begun = time.monotonic()
+    (second,) = await _one(source, service("a", "chat-0"))
+    assert time.monotonic() - begun < 0.4 and second.error
+    server.close()
+    await source.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [("401 Unauthorized", "no", "401"), ("503 Unavailable", "later", "503"),
+     ("200 OK", "<html>", "answer that is none"), ("200 OK", '{"status":"success"}', "answer that is none")],
+)  # fmt: skip
+async def test_a_refusal_is_told_in_one_sentence(status: str, body: str, said: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    source = PrometheusSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    (found,) = await _one(source, service("a", "chat-0"))
+    assert found.error is not None and said in found.error and "\n" not in found.error
+    server.close()
+    await source.close()
+
+
+async def test_a_rotated_token_is_read_again(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        seen.extend(re.findall(r"(?i)authorization: bearer (\S+)", head))
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    token = tmp_path / "token"
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    source = PrometheusSource(url, token_file=token)
+    for value in ("first", "second"):
+        token.write_text(value + "\n")
+        await _one(source, service("a", "chat-0"))
+    assert seen == ["first", "second"]
+    server.close()
+    await source.close()
+
+
+async def test_a_bad_ca_is_an_error_and_no_crash_and_does_not_matter_when_nothing_is_verified(
+    tmp_path: Path,
+) -> None:
+    """A20."""
+    placeholder = tmp_path / "ca.crt"
+    placeholder.write_text("PUT YOUR CA HERE\n")
+    (found,) = await _one(
+        PrometheusSource("https://127.0.0.1:1", ca_file=placeholder), service("a", "chat-0")
+    )
+    assert found.error is not None and "holds no usable certificate" in found.error
+    (skipped,) = await _one(
+        PrometheusSource("https://127.0.0.1:1", ca_file=placeholder, verify=False), service("a", "chat-0")
+    )
+    assert skipped.error is not None and "cannot be reached" in skipped.error
+
+
+@pytest.mark.parametrize("url", ["", "prometheus:9090", "ftp://x", "http://"])
+def test_what_is_no_address_is_refused_with_an_example(url: str) -> None:
+    with pytest.raises(ValueError, match="http://host:9090"):
+        PrometheusSource(url)
