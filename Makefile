@@ -34,7 +34,14 @@ demo: $(READY) ## the main job on this machine: cluster, real engines, load, bot
 demo-down: $(READY) ## end what `make demo` left running
 	$(BIN)/python -m e2e.demo down --cluster $(CLUSTER)
 
-test: $(READY) ## unit, property and integration tests on a real etcd and kube-apiserver (no nodes)
+# A real Prometheus for the tests of its adapter; they skip, loudly, where it cannot be installed.
+prometheus:
+	@command -v prometheus >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get -qq update; \
+	  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends prometheus >/dev/null; }; } \
+	  || echo "prometheus is not installed: the tests of the Prometheus adapter will be skipped" >&2
+
+test: $(READY) prometheus ## unit, property and integration tests on a real etcd and kube-apiserver (no nodes)
+	$(BIN)/python -m e2e.cluster binaries etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok helm
 	$(BIN)/python -m pytest tests -m "not deep and not engine"
 
 test-deep: $(READY) ## the long form of the property tests
@@ -49,6 +56,7 @@ images: $(READY) ## build the images into the cache
 generate: $(READY) ## CRDs and generated documentation from the models
 	$(BIN)/python -m tandem_api.crd $(CRD_DIRECTORIES)
 	$(BIN)/python -m tandem_api.troubleshooting docs/troubleshooting.md
+	for part in operator autoscaler; do $(BIN)/python -m tandem_$$part.permissions helm/tandem/files/rbac/$$part.yaml; done
 
 lock: $(READY) ## resolve the pinned requirements again
 	$(BIN)/python -m uv pip compile -q --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/control-plane.txt
@@ -65,10 +73,11 @@ check: $(READY) ## format, lint, types, import contracts, generated files, chart
 	$(BIN)/lint-imports
 	$(BIN)/python -m tandem_api.crd --check $(CRD_DIRECTORIES)
 	$(BIN)/python -m tandem_api.troubleshooting --check docs/troubleshooting.md
+	for part in operator autoscaler; do $(BIN)/python -m tandem_$$part.permissions --check helm/tandem/files/rbac/$$part.yaml; done
 	$(BIN)/python -m e2e.cluster binaries helm
-	$$($(BIN)/python -m e2e.cluster which helm) lint --strict --quiet helm/tandem
+	$$($(BIN)/python -c 'from e2e.cluster import binaries; print(binaries.ensure(["helm"])["helm"])') lint --strict --quiet helm/tandem
 
 clean: ## remove what the commands made in the tree (caches outside it stay)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo demo-down test test-deep e2e images generate lock format check clean
+.PHONY: help setup demo demo-down test test-deep e2e images generate lock format check clean prometheus setup

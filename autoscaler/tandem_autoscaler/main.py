@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
-import yaml
 
 from tandem_api import names
 from tandem_api.kubernetes.client import NoCluster, connect
@@ -97,11 +96,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return asyncio.run(_run(flags))
     except (UserMistake, NoCluster) as mistake:
         print(f"tandem-autoscaler: {mistake}", file=sys.stderr)
-        return 2
-    except yaml.YAMLError as mistake:
-        print(
-            f"tandem-autoscaler: the kubeconfig is no YAML: {' '.join(str(mistake).split())}", file=sys.stderr
-        )
         return 2
     except KeyboardInterrupt:
         return 0

@@ -1,35 +1,23 @@
-"""Every (group, resource, verb) that the autoscaler calls, as data. The chart's roles are compared with it."""
+"""What the autoscaler asks of the API server, as data: the chart's rules are generated from it."""
 
-from typing import Final, NamedTuple
+import sys
+from typing import Final
 
-from tandem_api import names
-
-
-class Permission(NamedTuple):
-    """One call. A subresource is its own resource to RBAC: `workerpools/scale`."""
-
-    group: str
-    resource: str
-    verb: str
-
+from tandem_api.kubernetes.cluster import EVENT, INFERENCE_SERVICE, LEASE, POD, WORKER_POOL
+from tandem_api.kubernetes.permissions import Permission, generate
 
 # In the namespaces whose services are scaled.
-WATCHED: Final = frozenset(
-    {
-        Permission(names.GROUP, names.INFERENCE_SERVICES, "list"),
-        Permission(names.GROUP, names.WORKER_POOLS, "list"),
-        Permission("", "pods", "list"),
-        Permission(names.GROUP, f"{names.WORKER_POOLS}/scale", "patch"),
-        Permission(names.GROUP, f"{names.INFERENCE_SERVICES}/status", "patch"),
-        Permission("events.k8s.io", "events", "create"),
-    }
+PERMISSIONS: Final = (
+    Permission.on(INFERENCE_SERVICE, "list"),
+    Permission.on(INFERENCE_SERVICE, "patch", subresource="status"),
+    Permission.on(WORKER_POOL, "list"),
+    Permission.on(WORKER_POOL, "patch", subresource="scale"),
+    Permission.on(POD, "list"),
+    Permission.on(EVENT, "create"),
 )
 
 # In the autoscaler's own namespace.
-OWN: Final = frozenset(
-    {
-        Permission("coordination.k8s.io", "leases", "get"),
-        Permission("coordination.k8s.io", "leases", "create"),
-        Permission("coordination.k8s.io", "leases", "patch"),
-    }
-)
+LEASE_PERMISSIONS: Final = (Permission.on(LEASE, "get", "create", "patch"),)
+
+if __name__ == "__main__":
+    sys.exit(generate(PERMISSIONS, "tandem_autoscaler.permissions"))

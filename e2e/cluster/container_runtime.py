@@ -16,8 +16,6 @@ from e2e.cluster.network import POD_BRIDGE, POD_RANGE
 from e2e.cluster.processes import Process
 
 PAUSE_IMAGE = "tandem.local/pause:1"
-CGROUP = "tandem"
-"""Parent of every pod's cgroup: what is in it is the cluster's, and nothing else is."""
 _NAMESPACE = "k8s.io"
 
 
@@ -34,6 +32,12 @@ class Runtime:
     @property
     def state(self) -> Path:
         return self.folder / "containerd"
+
+    @property
+    def cgroup(self) -> str:
+        """Parent of every pod's cgroup: what is in it is this cluster's, and nothing else is."""
+        name = self.folder.name
+        return name if name.startswith("tandem") else f"tandem-{name}"
 
     @property
     def socket(self) -> Path:
@@ -148,7 +152,7 @@ def _drop_pod_folders(runtime: Runtime) -> None:
 
 def stop_pods(runtime: Runtime) -> None:
     """Kill every process of every pod, and their shims, alive or orphaned; drop cgroups and mounts."""
-    kill_cgroup()
+    kill_cgroup(runtime)
     if runtime.answers():
         processes.wait_until(
             lambda: "RUNNING" not in runtime.ctr("tasks", "list", must=False), within_seconds=5
@@ -159,7 +163,7 @@ def stop_pods(runtime: Runtime) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    kill_cgroup()
+    kill_cgroup(runtime)
 
 
 def clear(runtime: Runtime) -> None:
@@ -183,19 +187,19 @@ def _shims(runtime: Runtime) -> list[int]:
     return found
 
 
-def _cgroups() -> list[Path]:
+def _cgroups(runtime: Runtime) -> list[Path]:
     """The cluster's cgroup in each mounted hierarchy (one under cgroup v2, one a controller under v1)."""
     found = []
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, where, kind, *_ = line.split()
         if kind in ("cgroup", "cgroup2"):
-            found.append(Path(where) / CGROUP)
+            found.append(Path(where) / runtime.cgroup)
     return found
 
 
-def make_cgroup() -> None:
+def make_cgroup(runtime: Runtime) -> None:
     """The parent must exist before the kubelet starts; a v1 cpuset needs its CPUs and nodes by hand."""
-    for path in _cgroups():
+    for path in _cgroups(runtime):
         path.mkdir(exist_ok=True)
         for file in ("cpuset.cpus", "cpuset.mems"):
             if (path / file).exists() and not (path / "cgroup.controllers").exists():
@@ -213,10 +217,10 @@ def make_cgroup() -> None:
                     continue
 
 
-def kill_cgroup() -> None:
+def kill_cgroup(runtime: Runtime) -> None:
     """Kill all processes in the cluster's cgroups and remove the cgroups."""
     deadline = time.monotonic() + 10
-    for root in _cgroups():
+    for root in _cgroups(runtime):
         while root.exists() and time.monotonic() < deadline:
             alive = 0
             for folder, _, _ in os.walk(root, topdown=False):

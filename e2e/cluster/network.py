@@ -29,9 +29,15 @@ def _run(*command: str, must: bool = True, stdin: str | None = None) -> str:
     return done.stdout
 
 
+def _links(*selector: str) -> list[str]:
+    """Names of network devices, in this network namespace, that `ip link show` finds by `selector`."""
+    found = json.loads(_run("ip", "-json", "link", "show", *selector, must=False) or "[]")
+    return [link["ifname"] for link in found if "ifname" in link]
+
+
 def set_up(folder: Path) -> None:
     """Bridge, routes, guard, sysctls; former sysctl values are kept in `folder` for `tear_down`."""
-    if not Path(f"/sys/class/net/{NODE_BRIDGE}").exists():
+    if not _links(NODE_BRIDGE):
         _run("ip", "link", "add", NODE_BRIDGE, "type", "bridge")
     _run("ip", "address", "replace", f"{NODE_ADDRESS}/32", "dev", NODE_BRIDGE)
     _run("ip", "link", "set", NODE_BRIDGE, "up")
@@ -101,10 +107,9 @@ def tear_down(folder: Path) -> None:
         if script:
             _run(f"{family}-restore", "-w", "--noflush", stdin=script, must=False)
     for master in (POD_BRIDGE, NODE_BRIDGE):
-        ports = Path(f"/sys/class/net/{master}/brif")
-        for port in list(ports.iterdir()) if ports.exists() else []:
-            _run("ip", "link", "delete", port.name, must=False)
-        if Path(f"/sys/class/net/{master}").exists():
+        for port in _links("master", master) if _links(master) else []:
+            _run("ip", "link", "delete", port, must=False)
+        if _links(master):
             _run("ip", "link", "delete", master, must=False)
     _run("ip", "route", "delete", "blackhole", POD_RANGE, "metric", "5000", must=False)
     _run("conntrack", "-D", "-s", POD_RANGE, must=False)
@@ -125,7 +130,7 @@ def _former_sysctls(folder: Path) -> dict[str, str]:
 
 def left_behind() -> list[str]:
     """What of the cluster's network is still on this machine, in words."""
-    found = [f"bridge {b}" for b in (NODE_BRIDGE, POD_BRIDGE) if Path(f"/sys/class/net/{b}").exists()]
+    found = [f"bridge {b}" for b in (NODE_BRIDGE, POD_BRIDGE) if _links(b)]
     if POD_RANGE in _run("ip", "route", must=False):
         found.append(f"route {POD_RANGE}")
     if removal_script(_run("iptables-save", must=False)):

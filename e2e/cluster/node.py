@@ -20,7 +20,7 @@ def kubelet_configuration(runtime: Runtime, *, client_ca: Path) -> dict[str, Any
         "kind": "KubeletConfiguration",
         "address": NODE_ADDRESS,
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{container_runtime.CGROUP}",
+        "cgroupRoot": f"/{runtime.cgroup}",
         "containerRuntimeEndpoint": f"unix://{runtime.socket}",
         "authentication": {
             "anonymous": {"enabled": False},
@@ -56,7 +56,7 @@ def kubelet_configuration(runtime: Runtime, *, client_ca: Path) -> dict[str, Any
 def start_kubelet(runtime: Runtime, binary: Path, api: ApiClient) -> None:
     """Start the kubelet; returns when the node is Ready."""
     folder = runtime.folder
-    container_runtime.make_cgroup()
+    container_runtime.make_cgroup(runtime)
     (folder / "kubelet").mkdir(exist_ok=True)
     config = folder / "kubelet.json"
     config.write_text(

@@ -1,5 +1,6 @@
 """/healthz, /readyz and /metrics on one port, from a thread of its own: it answers also while the loop is busy."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +36,11 @@ def serve_health(health: Health, metrics: Metrics, *, host: str, port: int) -> T
     """
 
     class Handler(BaseHTTPRequestHandler):
+        def handle(self) -> None:
+            # A probe that gave up is its own affair, on a busy machine an everyday one.
+            with contextlib.suppress(ConnectionError):
+                super().handle()
+
         def do_GET(self) -> None:
             match self.path.partition("?")[0]:
                 case "/healthz":

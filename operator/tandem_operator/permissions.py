@@ -3,7 +3,7 @@
 Secrets are not among it: whether one exists, the kubelet tells in the pod's status.
 """
 
-from dataclasses import dataclass
+import sys
 from typing import Final
 
 from tandem_api.kubernetes.cluster import (
@@ -19,47 +19,35 @@ from tandem_api.kubernetes.cluster import (
     SERVICE,
     SERVICE_ACCOUNT,
     WORKER_POOL,
-    Kind,
 )
-
-
-@dataclass(frozen=True)
-class Permission:
-    """One RBAC rule: `resource` may name a subresource (``pods/status``)."""
-
-    group: str
-    resource: str
-    verbs: tuple[str, ...]
-
+from tandem_api.kubernetes.permissions import Permission, generate
 
 _READ = ("get", "list", "watch")
 
 
-def _on(kind: Kind, *verbs: str, subresource: str = "") -> Permission:
-    group = kind.api_version.rpartition("/")[0]
-    return Permission(group, kind.plural + (f"/{subresource}" if subresource else ""), verbs)
-
-
 # In every namespace that is served (a ClusterRole, or a Role with --namespace).
 PERMISSIONS: Final[tuple[Permission, ...]] = (
-    _on(INFERENCE_SERVICE, *_READ),
-    _on(INFERENCE_SERVICE, "patch", subresource="status"),
+    Permission.on(INFERENCE_SERVICE, *_READ),
+    Permission.on(INFERENCE_SERVICE, "patch", subresource="status"),
     # Owner references with blockOwnerDeletion false need no right on finalizers; OpenShift's admission asks for it
     # whenever a controller reference is set.
-    _on(INFERENCE_SERVICE, "update", subresource="finalizers"),
-    _on(WORKER_POOL, *_READ, "create", "patch", "delete"),
-    _on(WORKER_POOL, "patch", subresource="status"),
-    _on(POD, *_READ, "create", "patch", "delete"),
-    _on(DEPLOYMENT, *_READ, "create", "patch"),
-    _on(SERVICE, *_READ, "create", "patch", "delete"),
-    _on(SERVICE_ACCOUNT, *_READ, "create", "patch"),
+    Permission.on(INFERENCE_SERVICE, "update", subresource="finalizers"),
+    Permission.on(WORKER_POOL, *_READ, "create", "patch", "delete"),
+    Permission.on(WORKER_POOL, "patch", subresource="status"),
+    Permission.on(POD, *_READ, "create", "patch", "delete"),
+    Permission.on(DEPLOYMENT, *_READ, "create", "patch"),
+    Permission.on(SERVICE, *_READ, "create", "patch", "delete"),
+    Permission.on(SERVICE_ACCOUNT, *_READ, "create", "patch"),
     # Giving the router's Role its rights needs them oneself: reading pods, which the operator does anyway.
-    _on(ROLE, *_READ, "create", "patch"),
-    _on(ROLE_BINDING, *_READ, "create", "patch", "delete"),
-    _on(POD_DISRUPTION_BUDGET, *_READ, "create", "patch", "delete"),
-    _on(NETWORK_POLICY, *_READ, "create", "patch"),
-    _on(EVENT, "create"),
+    Permission.on(ROLE, *_READ, "create", "patch"),
+    Permission.on(ROLE_BINDING, *_READ, "create", "patch", "delete"),
+    Permission.on(POD_DISRUPTION_BUDGET, *_READ, "create", "patch", "delete"),
+    Permission.on(NETWORK_POLICY, *_READ, "create", "patch"),
+    Permission.on(EVENT, "create"),
 )
 
 # In the operator's own namespace.
-LEASE_PERMISSIONS: Final[tuple[Permission, ...]] = (_on(LEASE, "get", "create", "patch"),)
+LEASE_PERMISSIONS: Final[tuple[Permission, ...]] = (Permission.on(LEASE, "get", "create", "patch"),)
+
+if __name__ == "__main__":
+    sys.exit(generate(PERMISSIONS, "tandem_operator.permissions"))

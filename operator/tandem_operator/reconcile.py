@@ -72,6 +72,8 @@ class Reconciler:
         decided = plan(observed, self._clock(), self._settings)
         findings = await self._carry_out(decided, observed)
         again = self._learn(memory, findings)
+        if findings.learned:
+            again = 0.0
         waits = [
             wait for wait in (decided.requeue_seconds, findings.look_again_seconds, again) if wait is not None
         ]

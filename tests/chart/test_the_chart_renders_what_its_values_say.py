@@ -51,7 +51,8 @@ def test_an_explicit_zero_of_replicas_is_zero() -> None:
 
 def test_images_reach_the_operator() -> None:
     arguments = container(
-        rendered("worker.image.repository=mine/worker", "worker.image.tag=v7", "router.image.tag=v8"), "operator"
+        rendered("worker.image.repository=mine/worker", "worker.image.tag=v7", "router.image.tag=v8"),
+        "operator",
     )["args"]
     assert "--worker-image=mine/worker:v7" in arguments
     assert "--router-image=tandem/router:v8" in arguments
@@ -65,11 +66,15 @@ def test_the_autoscaler_can_be_left_out_whole() -> None:
 def test_prometheus_needs_its_address_and_says_so() -> None:
     done = template("--set", "autoscaler.source=prometheus")
     assert done.returncode != 0 and "set prometheus.url" in done.stderr
-    arguments = container(rendered("autoscaler.source=prometheus", "prometheus.url=http://p:9090"), "autoscaler")
+    arguments = container(
+        rendered("autoscaler.source=prometheus", "prometheus.url=http://p:9090"), "autoscaler"
+    )
     assert "--prometheus-url=http://p:9090" in arguments["args"]
 
 
-@pytest.mark.parametrize("setting", ["operator.replica=2", "autoscaler.source=guess", "typo=1", "image.tag=1"])
+@pytest.mark.parametrize(
+    "setting", ["operator.replica=2", "autoscaler.source=guess", "typo=1", "image.tag=1"]
+)
 def test_a_value_that_would_be_ignored_is_refused(setting: str) -> None:
     done = template("--set", setting)
     assert done.returncode != 0

@@ -9,7 +9,9 @@ learning.py    measurements -> models
 attainment.py  how well the promises were kept
 need_prefill.py, need_decode.py   workers that the load needs by the model
 reactive.py    what raises the need when the model was wrong, and who is to blame
+wish.py        what each role should have before limits
 gate.py        limits, and when a pool may shrink
 budget.py      GPUs over the roles
+verdicts.py    the conditions
 sizing.py      `decide`: the steps above in order
 """

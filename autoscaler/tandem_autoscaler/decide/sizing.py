@@ -6,7 +6,7 @@ A pool that someone else sets by hand in Auto mode (`kubectl scale wpool`) is ta
 left alone for the confirmation time; after that the rules for needs apply again, both ways.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tandem_api.reasons import Condition
 from tandem_autoscaler.decide import budget as gpu_budget
@@ -15,27 +15,15 @@ from tandem_autoscaler.decide.decision import Decision, Outcome, Quality, Verdic
 from tandem_autoscaler.decide.gate import Conditions, Gated, gate, remember, set_by_hand
 from tandem_autoscaler.decide.learning import learn
 from tandem_autoscaler.decide.load import Load, measure
-from tandem_autoscaler.decide.need_decode import need_decode
-from tandem_autoscaler.decide.need_prefill import Need, cold_start_seconds, need_prefill
+from tandem_autoscaler.decide.need_prefill import cold_start_seconds
 from tandem_autoscaler.decide.quality import RoleCount, count, quality
-from tandem_autoscaler.decide.reactive import Raise, burns, decode_is_full, raise_decode, raise_prefill
+from tandem_autoscaler.decide.reactive import burns, decode_is_full
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import COLD_START, RoleMemory, ServiceState
 from tandem_autoscaler.decide.verdicts import not_sizing, scaling_active, scaling_limited, slo_met
-from tandem_autoscaler.fleet.service import Pool, Service, Targets, decode_role, prefill_role
+from tandem_autoscaler.decide.wish import Wish, scaled_up_for_silent, wishes
+from tandem_autoscaler.fleet.service import Pool, Service, decode_role
 from tandem_autoscaler.signals.source import Snapshot
-
-
-@dataclass(frozen=True)
-class _Wish:
-    """What a role should have before limits."""
-
-    workers: int | None
-    known: bool
-    why: Why
-    because: str
-    numbers: dict[str, float]
-    trigger: int = 0  # the need with half of the headroom; a raised one is its own
 
 
 def decide(
@@ -77,7 +65,7 @@ def decide(
 
     qualities = {r: quality(counts[r], state.memory(r), now, settings) for r in service.pools}
     cold = cold_start_seconds(state, service, settings)
-    wishes, needs = _wishes(state, service, targets, load, counts, full, cold, settings)
+    wished, needs = wishes(state, service, targets, load, counts, full, cold, settings)
     burning = (burns(state, service, targets, settings) or 0.0) >= 1.0
     fresh = all(
         qualities[r] in (Quality.FRESH, Quality.EMPTY)
@@ -86,7 +74,7 @@ def decide(
     )
     decisions: dict[str, Decision] = {}
     for role, pool in service.pools.items():
-        wish, memory = wishes[role], state.memory(role)
+        wish, memory = wished[role], state.memory(role)
         if set_by_hand(memory, pool):
             memory = replace(
                 memory, manual_until_seconds=now + service.confirm_seconds, quiet_since_seconds=now
@@ -100,7 +88,7 @@ def decide(
             sighted_for_seconds=now - state.history.began_at_seconds, trigger=wish.trigger,
             others_serve=any(p.minimum >= 1 or p.replicas > 1 for p in others),
         )  # fmt: skip
-        wish = _scaled_up_for_silent(wish, pool, counts[role])
+        wish = scaled_up_for_silent(wish, pool, counts[role])
         gated = gate(wish.workers, pool, counts[role], memory, at, settings)
         numbers = {**wish.numbers, COLD_START: cold}
         decisions[role] = _decision(role, pool, wish, gated, numbers)
@@ -110,18 +98,15 @@ def decide(
     decisions, over_budget = _within_budget(decisions, service)
     for role, decision in decisions.items():
         state = _noted(state, role, decision, now)
+    wanted = {role: wish.workers for role, wish in wished.items()}
     conditions: dict[str, Verdict] = {
         Condition.SCALING_ACTIVE: scaling_active(service, snapshot, counts, qualities, state.unmatched_ticks),
-        Condition.SCALING_LIMITED: scaling_limited(service, wishes_of(wishes), over_budget),
+        Condition.SCALING_LIMITED: scaling_limited(service, wanted, over_budget),
         Condition.SLO_MET: slo_met(
             targets, (ttft, tpot), load.idle, [n for n in needs.values() if n is not None]
         ),
     }
     return state, Outcome(decisions, ttft, tpot, conditions)
-
-
-def wishes_of(wishes: dict[str, _Wish]) -> dict[str, int | None]:
-    return {role: wish.workers for role, wish in wishes.items()}
 
 
 # --- looking ----------------------------------------------------------------------------------------------
@@ -164,91 +149,8 @@ def _forget_decisions(state: ServiceState, service: Service, now: float) -> Serv
     return state
 
 
-# --- wishing ----------------------------------------------------------------------------------------------
-def _wishes(
-    state: ServiceState, service: Service, targets: Targets, load: Load, counts: dict[str, RoleCount], full: bool,
-    cold: float, settings: Settings,
-) -> tuple[dict[str, _Wish], dict[str, Need | None]]:  # fmt: skip
-    prefill, decode = prefill_role(service), decode_role(service)
-    needs: dict[str, Need | None] = {"ttft": None, "tpot": None}
-    by_role: dict[str, list[_Wish]] = {role: [] for role in service.pools}
-    if prefill in service.pools:
-        need = needs["ttft"] = need_prefill(state, service, targets, load, settings)
-        raised = raise_prefill(
-            need, state, service, targets, load, counts[prefill], state.memory(prefill), settings, cold
-        )
-        wish = _wish(need, raised, Why.TTFT_NEED)
-        if service.disaggregated and full and need.load < 0.7 * max(counts[prefill].ready, 1):
-            wish = _not_for_decode(wish, service.pools[prefill], need, counts[prefill])
-        by_role[prefill].append(wish)
-    if decode in service.pools:
-        need = needs["tpot"] = need_decode(
-            state, service, service.pools[decode], targets, load, settings, ready=counts[decode].ready
-        )
-        raised = raise_decode(
-            need, state, service, service.pools[decode], targets, load, counts[decode], state.memory(decode), settings,
-            full=full,
-        )  # fmt: skip
-        by_role[decode].append(_wish(need, raised, Why.TPOT_NEED))
-    wishes = {role: _joined(found) for role, found in by_role.items()}
-    for role, counted in counts.items():
-        wishes[role] = _for_unready(wishes[role], counted, load)
-    return wishes, needs
-
-
-def _wish(need: Need, raised: Raise | None, why: Why) -> _Wish:
-    known = need.workers is not None
-    if raised is not None:
-        return _Wish(raised.workers, known, raised.why, raised.because, need.numbers, raised.workers)
-    return _Wish(
-        need.workers, known, why if known else Why.WAITING_FOR_DATA, need.because, need.numbers, need.trigger
-    )
-
-
-def _not_for_decode(wish: _Wish, pool: Pool, need: Need, counts: RoleCount) -> _Wish:
-    """Prefill has room and decode has none: more prefill would not bring the first token sooner (llm-d#1325)."""
-    if wish.workers is None or wish.workers <= pool.replicas:
-        return wish
-    busy = need.load / max(counts.ready, 1)
-    because = f"decode is full while prefill is {busy:.0%} busy; more prefill would not bring the first token sooner"
-    return replace(wish, workers=pool.replicas, why=Why.DECODE_BOUND, because=because)
-
-
-def _joined(found: list[_Wish]) -> _Wish:
-    """Of several signals for one pool the larger one; an unknown one forbids only shrinking."""
-    if len(found) == 1:
-        return found[0]
-    first = max(found, key=lambda wish: -1 if wish.workers is None else wish.workers)
-    numbers = {name: value for wish in found for name, value in wish.numbers.items()}
-    if first.workers is not None:
-        numbers["need"] = first.workers
-    trigger = max(wish.trigger for wish in found)
-    return replace(first, known=all(wish.known for wish in found), numbers=numbers, trigger=trigger)
-
-
-def _for_unready(wish: _Wish, counts: RoleCount, load: Load) -> _Wish:
-    """All workers have become unready under load: they are not "no demand" (kubernetes#130130)."""
-    if counts.ready or not counts.failed or not load.router_running:
-        return wish
-    workers = -(-5 * counts.failed // 4)
-    if wish.workers is not None and wish.workers >= workers:
-        return wish
-    because = (
-        f"all {counts.failed} workers are unready and {load.router_running:.0f} requests are at the router"
-    )
-    return replace(wish, workers=workers, trigger=workers, why=Why.WORKERS_UNREADY, because=because)
-
-
-def _scaled_up_for_silent(wish: _Wish, pool: Pool, counts: RoleCount) -> _Wish:
-    """Silent workers count as nothing when growing and as busy as the others when shrinking."""
-    if wish.workers is None or wish.workers >= pool.replicas or not 0 < counts.heard < counts.ready:
-        return wish
-    grossed = -(-wish.workers * counts.ready // counts.heard)
-    return replace(wish, workers=min(pool.replicas, grossed))
-
-
 # --- deciding ---------------------------------------------------------------------------------------------
-def _decision(role: str, pool: Pool, wish: _Wish, gated: Gated, numbers: dict[str, float]) -> Decision:
+def _decision(role: str, pool: Pool, wish: Wish, gated: Gated, numbers: dict[str, float]) -> Decision:
     why = gated.why or (wish.why if gated.target > pool.replicas else Why.STEADY)
     if (
         gated.target == pool.replicas

@@ -21,10 +21,14 @@ from tandem_api.inference_service import (
 from tandem_api.kubernetes.cluster import INFERENCE_SERVICE, Cluster
 from tandem_api.reasons import Condition
 from tandem_autoscaler.decide.decision import Decision, Kept, Outcome, Verdict
+from tandem_autoscaler.decide.state import PROMPT_BASE, PROMPT_PER_TOKEN, STEP_BASE, STEP_PER_SEQUENCE
 from tandem_autoscaler.fleet.service import Service
 
 OWNED = (Condition.SCALING_ACTIVE, Condition.ABLE_TO_SCALE, Condition.SCALING_LIMITED, Condition.SLO_MET)
 _HISTORY = 5
+# A line's two coefficients wander against each other while the line stays where it is. What it says at the present
+# load stands beside them and is judged; they are written along with the next news, for a restart.
+_COEFFICIENTS = frozenset({PROMPT_BASE, PROMPT_PER_TOKEN, STEP_BASE, STEP_PER_SEQUENCE})
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 
 
@@ -135,6 +139,8 @@ def _ours(conditions: Any) -> dict[str, Any]:
 
 
 def _same(old: Any, new: Any, name: str = "") -> bool:
+    if name in _COEFFICIENTS and old is not None and new is not None:
+        return True
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return old.keys() == new.keys() and all(_same(old[key], new[key], key) for key in new)
     if isinstance(old, list) and isinstance(new, list):

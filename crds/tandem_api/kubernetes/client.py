@@ -15,6 +15,7 @@ from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config.config_exception import ConfigException
 from kubernetes.aio.dynamic import DynamicClient
+from yaml import YAMLError
 
 from tandem_api.kubernetes.cluster import (
     ApiError,
@@ -154,10 +155,12 @@ def _translated(error: ApiException) -> ApiError:
     )
 
 
+def _kubeconfig() -> str:
+    return os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
+
+
 @asynccontextmanager
-async def connect(
-    *, context: str | None = None, user_agent: str | None = None
-) -> AsyncIterator[ApiServer]:
+async def connect(*, context: str | None = None, user_agent: str | None = None) -> AsyncIterator[ApiServer]:
     """An `ApiServer` from the pod's service account, or else from the user's kubeconfig.
 
     `user_agent` is how the API server's audit log names this process.
@@ -165,7 +168,7 @@ async def connect(
     Raises NoCluster with a sentence when neither is usable.
     """
     configuration = kubernetes_client.Configuration()
-    where = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
+    where = _kubeconfig()
     try:
         # A kubeconfig that was named on purpose wins over the service account.
         if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
@@ -175,8 +178,9 @@ async def connect(
             await kubernetes_config.load_kube_config(
                 config_file=where, context=context, client_configuration=configuration
             )
-    except (ConfigException, OSError, ValueError, TypeError) as error:
-        raise NoCluster(f"no usable Kubernetes configuration in {where}: {error}") from error
+    except (ConfigException, YAMLError, OSError, ValueError, TypeError) as error:
+        sentence = " ".join(str(error).split())
+        raise NoCluster(f"no usable Kubernetes configuration in {where}: {sentence}") from error
     async with kubernetes_client.ApiClient(configuration) as client:
         if user_agent is not None:
             client.user_agent = user_agent

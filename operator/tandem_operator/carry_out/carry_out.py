@@ -54,6 +54,9 @@ class Findings:
     foreign: set[ChildKey] = field(default_factory=set)
     taken_names: set[str] = field(default_factory=set)
     refusals: list[Refusal] = field(default_factory=list)
+    # The World took in answers to our own writes; their watch events will be no news to it, so nothing else would
+    # bring the next look.
+    learned: bool = False
     # A name is held by what an earlier service of this name left behind; it will be free soon.
     look_again_seconds: float | None = None
 
@@ -78,16 +81,20 @@ class CarryOut:
         for pool in plan.pools:
             await self._pool(pool, observed, findings)
         for mark in plan.marks:
-            await self._mark(mark, observed)
+            await self._mark(mark, observed, findings)
         for action in plan.actions:
             await self._act(action, observed, findings)
         for removal in plan.removals:
-            await self._remove(removal, observed)
-        await self._statuses(plan, observed)
+            await self._remove(removal, observed, findings)
+        await self._statuses(plan, observed, findings)
         for notice in plan.events:
             _log.info("%s/%s %s: %s", observed.namespace, observed.name, notice.reason, notice.message)
             await self._events.write(observed, notice)
         return findings
+
+    def _take_in(self, findings: Findings, kind: Kind, manifest: Manifest) -> None:
+        if self._world.put(kind, manifest) is not None:
+            findings.learned = True
 
     # --- children ----------------------------------------------------------------------------------------
     async def _guarded(self, findings: Findings, kind: Kind, name: str, write: Awaitable[Any]) -> None:
@@ -109,7 +116,7 @@ class CarryOut:
         if live is not None and live["metadata"].get("deletionTimestamp"):
             return
         if live is not None and (up_to_date(live, wanted) or self._known_settled(live, wanted)):
-            self._world.put(kind, live)
+            self._take_in(findings, kind, live)
             return
         try:
             applied = await self._cluster.apply(kind, wanted, manager=_MANAGER)
@@ -123,7 +130,7 @@ class CarryOut:
             applied = await self._cluster.apply(kind, wanted, manager=_MANAGER)
         if not up_to_date(applied, wanted):
             self._settled.add(_settled_key(applied, wanted))
-        self._world.put(kind, applied)
+        self._take_in(findings, kind, applied)
         _log.info("%s/%s applied %s %s", observed.namespace, observed.name, kind.kind, name)
 
     async def _replace_immutable(self, kind: Kind, live: Manifest, wanted: Manifest) -> bool:
@@ -150,6 +157,7 @@ class CarryOut:
     async def _pool(self, pool: CreatePool | SetReplicas, observed: Observed, findings: Findings) -> None:
         if isinstance(pool, SetReplicas):
             await self._quietly(
+                findings,
                 WORKER_POOL,
                 self._cluster.patch(
                     WORKER_POOL,
@@ -162,18 +170,21 @@ class CarryOut:
             return
         name = pool.manifest["metadata"]["name"]
         try:
-            self._world.put(
-                WORKER_POOL, await self._cluster.create(WORKER_POOL, pool.manifest, manager=_MANAGER)
+            self._take_in(
+                findings,
+                WORKER_POOL,
+                await self._cluster.create(WORKER_POOL, pool.manifest, manager=_MANAGER),
             )
         except Conflict:
             live = await self._cluster.get(WORKER_POOL, observed.namespace, name)
             if live is not None and self._is_ours(live, WORKER_POOL, observed, findings):
-                self._world.put(WORKER_POOL, live)
+                self._take_in(findings, WORKER_POOL, live)
         except Rejected as error:
             findings.refusals.append(Refusal(f"{WORKER_POOL.plural}/{name}", str(error)))
 
-    async def _remove(self, removal: Remove, observed: Observed) -> None:
+    async def _remove(self, removal: Remove, observed: Observed, findings: Findings) -> None:
         await self._cluster.delete(removal.kind, observed.namespace, removal.name, uid=removal.uid)
+        findings.learned = True
         self._world.expect_deletion(
             removal.kind,
             observed.namespace,
@@ -196,19 +207,19 @@ class CarryOut:
             case Create():
                 await self._create(action, observed, findings)
             case Drain():
-                await self._drain(action, observed)
+                await self._drain(action, observed, findings)
             case Delete():
-                await self._delete(action, observed)
+                await self._delete(action, observed, findings)
 
     async def _create(self, action: Create, observed: Observed, findings: Findings) -> None:
         try:
-            self._world.put(POD, await self._cluster.create(POD, action.manifest, manager=_MANAGER))
+            self._take_in(findings, POD, await self._cluster.create(POD, action.manifest, manager=_MANAGER))
         except Conflict:
             live = await self._cluster.get(POD, observed.namespace, action.name)
             if live is None:
                 findings.look_again_seconds = 1.0
             elif owned_by(live, observed.uid):
-                self._world.put(POD, live)
+                self._take_in(findings, POD, live)
             else:
                 findings.taken_names.add(action.name)
                 if not _left_behind(live, observed):
@@ -221,7 +232,7 @@ class CarryOut:
         except Rejected as error:
             findings.refusals.append(Refusal(f"{action.role}:{action.name}", str(error)))
 
-    async def _drain(self, action: Drain, observed: Observed) -> None:
+    async def _drain(self, action: Drain, observed: Observed, findings: Findings) -> None:
         merge = {
             "metadata": {
                 "uid": action.uid,
@@ -232,37 +243,40 @@ class CarryOut:
                 },
             }
         }
-        await self._patch_pod(action.pod, merge, observed)
+        await self._patch_pod(action.pod, merge, observed, findings)
 
-    async def _mark(self, mark: Mark, observed: Observed) -> None:
+    async def _mark(self, mark: Mark, observed: Observed, findings: Findings) -> None:
         metadata: Manifest = {"uid": mark.uid}
         if mark.labels:
             metadata["labels"] = dict(mark.labels)
         if mark.annotations:
             metadata["annotations"] = dict(mark.annotations)
-        await self._patch_pod(mark.pod, {"metadata": metadata}, observed)
+        await self._patch_pod(mark.pod, {"metadata": metadata}, observed, findings)
 
-    async def _patch_pod(self, name: str, merge: Manifest, observed: Observed) -> None:
-        await self._quietly(POD, self._cluster.patch(POD, observed.namespace, name, merge, manager=_MANAGER))
+    async def _patch_pod(self, name: str, merge: Manifest, observed: Observed, findings: Findings) -> None:
+        await self._quietly(
+            findings, POD, self._cluster.patch(POD, observed.namespace, name, merge, manager=_MANAGER)
+        )
 
-    async def _quietly(self, kind: Kind, write: Awaitable[Any]) -> None:
+    async def _quietly(self, findings: Findings, kind: Kind, write: Awaitable[Any]) -> None:
         """A target that is gone or was replaced is no failure: its watch event brings the next plan."""
         try:
-            self._world.put(kind, await write)
+            self._take_in(findings, kind, await write)
         except (Missing, Conflict) as error:
             _log.info("skipped, it changed meanwhile: %s", error)
 
-    async def _delete(self, action: Delete, observed: Observed) -> None:
+    async def _delete(self, action: Delete, observed: Observed, findings: Findings) -> None:
         try:
             await self._cluster.delete(POD, observed.namespace, action.pod, uid=action.uid)
         except Conflict as error:
             _log.info("skipped, it changed meanwhile: %s", error)
             return
         gone_by = format_time(self._clock() + _GRACE_SECONDS)
+        findings.learned = True
         self._world.expect_deletion(POD, observed.namespace, action.pod, action.uid, gone_by=gone_by)
 
     # --- status ------------------------------------------------------------------------------------------
-    async def _statuses(self, plan: Plan, observed: Observed) -> None:
+    async def _statuses(self, plan: Plan, observed: Observed, findings: Findings) -> None:
         for name, status in plan.pool_status.items():
             pool = observed.child(WORKER_POOL, name)
             if pool is None or pool["metadata"].get("deletionTimestamp"):
@@ -272,7 +286,7 @@ class CarryOut:
             except (Missing, Conflict):
                 continue
             if written is not None:
-                self._world.put(WORKER_POOL, written)
+                self._take_in(findings, WORKER_POOL, written)
         if plan.status is None:
             return
         try:
@@ -281,7 +295,7 @@ class CarryOut:
             _log.info("status skipped, the service changed meanwhile: %s", error)
             return
         if service is not None:
-            self._world.put(INFERENCE_SERVICE, service)
+            self._take_in(findings, INFERENCE_SERVICE, service)
 
 
 def _settled_key(live: Manifest, wanted: Manifest) -> tuple[str, str]:

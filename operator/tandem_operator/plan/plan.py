@@ -13,6 +13,7 @@ from tandem_api.kubernetes.cluster import (
 from tandem_operator.build.template_hash import template_hash
 from tandem_operator.observe.observed import Observed
 from tandem_operator.plan.actions import Plan
+from tandem_operator.plan.budget import gpu_budget
 from tandem_operator.plan.children import service_name, unwanted_objects, wanted_objects, wanted_pools
 from tandem_operator.plan.events import action_events, fault_events
 from tandem_operator.plan.marks import wanted_marks
@@ -83,6 +84,8 @@ def wants_load(observed: Observed) -> frozenset[str]:
     if observed.spec is None or observed.deleting:
         return frozenset()
     wanted = targets(observed)
+    budget = gpu_budget(observed)
+    over_budget = budget.limit is not None and budget.used is not None and budget.used > budget.limit
     asked = set()
     for role in {pod.role for pod in observed.pods}:
         members = [pod for pod in observed.pods if pod.role == role and pod.member and pod.started]
@@ -92,7 +95,7 @@ def wants_load(observed: Observed) -> frozenset[str]:
             pod.template_hash != template_hash(observed.name, observed.spec, observed.spec.roles[role])
             for pod in members
         )
-        if surplus or outdated:
+        if surplus or outdated or over_budget:
             asked |= {pod.name for pod in members}
     asked |= {pod.name for pod in observed.pods if pod.draining and pod.started}
     return frozenset(asked)

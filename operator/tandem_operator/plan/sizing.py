@@ -52,6 +52,7 @@ def size(observed: Observed, targets: dict[str, Target], *, now: float, settings
     wanted: dict[str, list[str]] = {}
     for name, target in targets.items():
         wanted[name] = _shrink_or_roll(observed, spec, target, budget, sizing, now=now)
+    _shrink_to_budget(observed, targets, budget, sizing, now=now)
     _leave_old_roles(observed, targets, sizing, now=now, settings=settings)
     _grow(observed, spec, targets, wanted, budget, sizing, now=now, settings=settings)
     return sizing
@@ -125,6 +126,30 @@ def _shrink_or_roll(
     elif step.retire is not None:
         sizing.actions.append(_let_go(step.retire, now=now, reason="its template is out of date"))
     return _lacking(step, target, members)
+
+
+def _shrink_to_budget(
+    observed: Observed, targets: dict[str, Target], budget: Budget, sizing: Sizing, *, now: float
+) -> None:
+    """A budget that was lowered below what runs: let go what is above the minimum, the largest role first."""
+    if budget.limit is None:
+        return
+    gone = {action.pod for action in sizing.actions if not isinstance(action, Create)}
+    members = {
+        name: [pod for pod in observed.pods if pod.role == name and pod.member and pod.name not in gone]
+        for name in targets
+    }
+    cost = sum(pod.gpus or 0 for pods in members.values() for pod in pods)
+    while cost > budget.limit:
+        above = [name for name, pods in members.items() if len(pods) > targets[name].minimum and pods[0].gpus]
+        if not above:
+            return
+        role = max(above, key=lambda name: len(members[name]) - targets[name].minimum)
+        pod = victims(members[role], observed, wanted_hash="")[0]
+        members[role].remove(pod)
+        cost -= pod.gpus or 0
+        reason = f"the workers hold {cost + (pod.gpus or 0)} GPUs, gpuBudget is {budget.limit}"
+        sizing.actions.append(_let_go(pod, now=now, reason=reason))
 
 
 def _lacking(step: RolloutStep, target: Target, members: list[PodView]) -> list[str]:

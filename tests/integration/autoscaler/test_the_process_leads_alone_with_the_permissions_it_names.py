@@ -16,6 +16,7 @@ import yaml
 
 from e2e.cluster import binaries
 from tandem_api import names
+from tandem_api.kubernetes.permissions import rules as rules_of
 from tandem_autoscaler import permissions
 from tests.autoscaler.scene import free_port
 from tests.integration.autoscaler.conftest import World
@@ -66,10 +67,7 @@ def limited(world: World, tmp_path: Path) -> Path:
     """A kubeconfig of a service account with exactly the permissions that the code names."""
     api, space = world.cluster.api, world.namespace
     api.post(f"/api/v1/namespaces/{space}/serviceaccounts", {"metadata": {"name": "autoscaler"}})
-    rules = [
-        {"apiGroups": [p.group], "resources": [p.resource], "verbs": [p.verb]}
-        for p in sorted(permissions.WATCHED | permissions.OWN)
-    ]
+    rules = rules_of((*permissions.PERMISSIONS, *permissions.LEASE_PERMISSIONS))
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{space}"
     api.post(f"{rbac}/roles", {"metadata": {"name": "autoscaler"}, "rules": rules})
     api.post(

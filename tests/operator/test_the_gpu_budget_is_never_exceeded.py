@@ -1,0 +1,70 @@
+"""Budget arithmetic at each instant (field cases B5, H1); the random lives are in the promises' tests."""
+
+import pytest
+
+from tandem_operator.plan.actions import Create, Drain
+from tandem_operator.plan.budget import Budget
+from tests.operator.fleet import Fleet, colocated, spec
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "gpus", "admitted"),
+    [
+        (None, 100, 8, True),
+        (None, None, None, True),
+        (8, 0, 8, True),
+        (8, 1, 8, False),
+        (8, 8, 0, True),
+        (0, 0, 1, False),
+        (8, None, 1, False),
+        (8, 0, None, False),
+    ],
+)
+def test_what_a_budget_admits(limit: int | None, used: int | None, gpus: int | None, admitted: bool) -> None:
+    assert Budget(limit, used).admits(gpus) is admitted
+
+
+def test_a_terminating_worker_still_holds_its_gpus() -> None:
+    fleet = Fleet(colocated(gpuBudget=2, workers={"minReplicas": 1, "maxReplicas": 4}))
+    fleet.settle()
+    fleet.scale("workers", 2)
+    fleet.settle()
+    fleet.pod("chat-0")["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+    assert not [action for action in fleet.step().actions if isinstance(action, Create)]
+    del fleet.objects[("pods", "chat-0")]
+    assert [action for action in fleet.step().actions if isinstance(action, Create)]
+
+
+def test_when_gpus_are_short_every_role_gets_its_minimum_first() -> None:
+    fleet = Fleet(
+        spec(
+            gpuBudget=4,
+            prefill={"minReplicas": 1, "maxReplicas": 8},
+            decode={"minReplicas": 2, "maxReplicas": 8},
+        )
+    )
+    fleet.step()
+    fleet.scale("prefill", 8)
+    fleet.settle()
+    assert fleet.counts() == {"prefill": 2, "decode": 2}
+    assert fleet.condition("PrefillReady")["reason"] == "GPUBudgetExceeded"
+    assert "gpuBudget 4" in fleet.condition("PrefillReady")["message"]
+
+
+def test_a_lowered_budget_lets_go_what_is_above_the_minimum() -> None:
+    fleet = Fleet(spec(gpuBudget=8))
+    fleet.settle()
+    fleet.scale("prefill", 3)
+    fleet.scale("decode", 5)
+    fleet.settle()
+    assert fleet.gpus() == 8
+    fleet.edit(gpuBudget=4)
+    drained = [action for action in fleet.plan().actions if isinstance(action, Drain)]
+    assert len(drained) == 4
+    assert "gpuBudget is 4" in drained[-1].reason
+    fleet.settle()
+    assert fleet.counts() == {"prefill": 2, "decode": 2}
+    fleet.edit(gpuBudget=1)
+    fleet.settle()
+    # The minimum stands: a service without a role serves nothing.
+    assert fleet.counts() == {"prefill": 1, "decode": 1}
