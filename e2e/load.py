@@ -30,7 +30,7 @@ class Traffic:
 class Answer:
     """One request as its user saw it. `failure` is None when the stream was whole."""
 
-    sent_at: float
+    ended_at: float
     ttft_seconds: float | None
     tpot_seconds: float | None
     tokens: int
@@ -45,11 +45,14 @@ class Answers:
     sent: int = 0
 
     def tail(self, name: str, percentile: float, *, since: float = 0.0) -> float | None:
-        """The percentile (0-100) of `ttft_seconds` or `tpot_seconds` of whole answers, or None without any."""
+        """The percentile (0-100) of `ttft_seconds` or `tpot_seconds` of whole answers that ended since then.
+
+        None without any.
+        """
         values = sorted(
             value
             for answer in self.all
-            if answer.failure is None and answer.sent_at >= since
+            if answer.failure is None and answer.ended_at >= since
             if (value := getattr(answer, name)) is not None
         )
         if not values:
@@ -81,7 +84,7 @@ async def ask(
         "model": model, "prompt": text, "max_tokens": output_tokens, "stream": True, "temperature": 0.0,
         "ignore_eos": True,
     }  # fmt: skip
-    started, wall = time.perf_counter(), time.time()
+    started = time.perf_counter()
     first = last = None
     tokens, finish, done = 0, None, False
     try:
@@ -90,7 +93,7 @@ async def ask(
         ) as response:
             if response.status_code != 200:
                 detail = (await response.aread()).decode(errors="replace")[:200]
-                return Answer(wall, None, None, 0, f"HTTP {response.status_code}: {detail}")
+                return Answer(time.time(), None, None, 0, f"HTTP {response.status_code}: {detail}")
             async for line in response.aiter_lines():
                 if not line.startswith("data: "):
                     continue
@@ -99,7 +102,7 @@ async def ask(
                     continue
                 chunk = json.loads(line[6:])
                 if "error" in chunk:
-                    return Answer(wall, None, None, tokens, f"error in the stream: {chunk['error']}")
+                    return Answer(time.time(), None, None, tokens, f"error in the stream: {chunk['error']}")
                 for choice in chunk.get("choices", []):
                     finish = choice.get("finish_reason") or finish
                     if choice.get("text"):
@@ -107,14 +110,18 @@ async def ask(
                         first = first or last
                         tokens += 1
     except (httpx.HTTPError, OSError, ValueError) as error:
-        return Answer(wall, None, None, tokens, f"{type(error).__name__}: {error}")
+        return Answer(time.time(), None, None, tokens, f"{type(error).__name__}: {error}")
     if not done or finish is None or finish == "abort" or first is None or last is None:
         return Answer(
-            wall, None, None, tokens, f"truncated: {tokens} tokens, finish_reason {finish}, done {done}"
+            time.time(),
+            None,
+            None,
+            tokens,
+            f"truncated: {tokens} tokens, finish_reason {finish}, done {done}",
         )
     # Empty pieces of text (half a character) make the count of events a lower bound of the tokens.
     per_token = (last - first) / (output_tokens - 1) if output_tokens > 1 else None
-    return Answer(wall, first - started, per_token, tokens, None)
+    return Answer(time.time(), first - started, per_token, tokens, None)
 
 
 async def send(

@@ -133,6 +133,8 @@ def _told(act: Act) -> dict[str, Any]:
         "act": act.name,
         "seconds": round(act.seconds, 1),
         "most_ready": act.most,
+        "median_before_seconds": act.median_before_seconds,
+        "median_after_seconds": act.median_after_seconds,
         "requests": act.answers.sent,
         "failed": len(act.answers.failures),
         "failures": sorted({str(answer.failure) for answer in act.answers.failures})[:5],

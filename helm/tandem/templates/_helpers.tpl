@@ -92,9 +92,11 @@ spec:
           readinessProbe:
             httpGet: {path: /readyz, port: http}
             periodSeconds: 5
+            timeoutSeconds: 5
           livenessProbe:
             httpGet: {path: /healthz, port: http}
             periodSeconds: 10
+            timeoutSeconds: 5
             failureThreshold: 6
           resources:
             {{- toYaml .settings.resources | nindent 12 }}
