@@ -13,9 +13,9 @@ def pods(stage: Stage, namespace: str) -> list[dict[str, Any]]:
 
 
 def ready(stage: Stage, namespace: str) -> int:
-    return (
-        stage.read("get", "wpool", "quick-workers", "-n", namespace).get("status", {}).get("readyReplicas", 0)
-    )
+    """Ready workers as the pool tells; 0 while the operator has not made the pool yet."""
+    pools = stage.read("get", "wpool", "-n", namespace)["items"]
+    return sum(pool.get("status", {}).get("readyReplicas", 0) for pool in pools)
 
 
 def test_scale_up_scale_down_and_delete(

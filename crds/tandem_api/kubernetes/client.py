@@ -23,6 +23,7 @@ from tandem_api.kubernetes.cluster import (
     Kind,
     Manifest,
     Missing,
+    NamespaceEnding,
     Rejected,
     Unavailable,
 )
@@ -138,9 +139,13 @@ def _path(kind: Kind, namespace: str | None, name: str | None = None, subresourc
 def _translated(error: ApiException) -> ApiError:
     status = error.status or 0
     try:
-        message = json.loads(error.body or "")["message"]
+        answer = json.loads(error.body or "")
+        message = answer["message"]
     except (ValueError, KeyError, TypeError):
-        message = f"{status} {error.reason}"
+        answer, message = {}, f"{status} {error.reason}"
+    causes = (answer.get("details") or {}).get("causes") or []
+    if any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
+        return NamespaceEnding(message, status=status)
     match status:
         case 404:
             return Missing(message, status=status)

@@ -6,6 +6,7 @@ Typed models are not used for Kubernetes' own objects: they drop fields that the
     ├── Conflict            409: it exists already, or it changed under us; look again
     ├── Missing             404 on a write
     ├── Rejected            400, 403, 422: our request is wrong; retrying does not help
+    ├── NamespaceEnding     403: the namespace is being deleted; nothing can be made in it any more
     └── Unavailable         429, 5xx, no connection: try again, `after_seconds` if the server said so
 """
 
@@ -61,6 +62,10 @@ class Missing(ApiError):
 
 class Rejected(ApiError):
     """400, 403, 422: the request itself is wrong."""
+
+
+class NamespaceEnding(ApiError):
+    """403: the namespace is being deleted, and nothing can be made in it any more."""
 
 
 class Unavailable(ApiError):

@@ -20,6 +20,7 @@ from tandem_api.kubernetes.cluster import (
     Kind,
     Manifest,
     Missing,
+    NamespaceEnding,
     Rejected,
 )
 from tandem_operator.carry_out.compare import up_to_date
@@ -45,6 +46,7 @@ _log = logging.getLogger(__name__)
 _MANAGER = names.FIELD_MANAGER_OPERATOR
 # Until the server says otherwise, what we have deleted is gone by then at the latest.
 _GRACE_SECONDS = 30.0
+_NAMESPACE_ENDING_SECONDS = 30.0
 
 
 @dataclass
@@ -57,6 +59,8 @@ class Findings:
     # The World took in answers to our own writes; their watch events will be no news to it, so nothing else would
     # bring the next look.
     learned: bool = False
+    # Workers whose action was not done: refused, or overtaken by events.
+    undone: set[str] = field(default_factory=set)
     # A name is held by what an earlier service of this name left behind; it will be free soon.
     look_again_seconds: float | None = None
 
@@ -71,6 +75,22 @@ class CarryOut:
 
     async def __call__(self, plan: Plan, observed: Observed) -> Findings:
         findings = Findings(foreign=set(observed.foreign), taken_names=set(observed.taken_names))
+        try:
+            await self._execute(plan, observed, findings)
+        except NamespaceEnding:
+            # The service goes with its namespace; what can be deleted is being deleted.
+            _log.info(
+                "%s/%s is left alone: its namespace is being deleted", observed.namespace, observed.name
+            )
+            return Findings(
+                foreign=set(observed.foreign),
+                taken_names=set(observed.taken_names),
+                refusals=list(observed.refusals),
+                look_again_seconds=_NAMESPACE_ENDING_SECONDS,
+            )
+        return findings
+
+    async def _execute(self, plan: Plan, observed: Observed, findings: Findings) -> None:
         for apply in plan.objects:
             await self._guarded(
                 findings,
@@ -88,9 +108,10 @@ class CarryOut:
             await self._remove(removal, observed, findings)
         await self._statuses(plan, observed, findings)
         for notice in plan.events:
+            if notice.pod in findings.undone:
+                continue
             _log.info("%s/%s %s: %s", observed.namespace, observed.name, notice.reason, notice.message)
             await self._events.write(observed, notice)
-        return findings
 
     def _take_in(self, findings: Findings, kind: Kind, manifest: Manifest) -> None:
         if self._world.put(kind, manifest) is not None:
@@ -229,7 +250,9 @@ class CarryOut:
                         action.name,
                     )
                 findings.look_again_seconds = 1.0
+            findings.undone.add(action.name)
         except Rejected as error:
+            findings.undone.add(action.name)
             findings.refusals.append(Refusal(f"{action.role}:{action.name}", str(error)))
 
     async def _drain(self, action: Drain, observed: Observed, findings: Findings) -> None:
@@ -243,7 +266,8 @@ class CarryOut:
                 },
             }
         }
-        await self._patch_pod(action.pod, merge, observed, findings)
+        if not await self._patch_pod(action.pod, merge, observed, findings):
+            findings.undone.add(action.pod)
 
     async def _mark(self, mark: Mark, observed: Observed, findings: Findings) -> None:
         metadata: Manifest = {"uid": mark.uid}
@@ -253,23 +277,26 @@ class CarryOut:
             metadata["annotations"] = dict(mark.annotations)
         await self._patch_pod(mark.pod, {"metadata": metadata}, observed, findings)
 
-    async def _patch_pod(self, name: str, merge: Manifest, observed: Observed, findings: Findings) -> None:
-        await self._quietly(
+    async def _patch_pod(self, name: str, merge: Manifest, observed: Observed, findings: Findings) -> bool:
+        return await self._quietly(
             findings, POD, self._cluster.patch(POD, observed.namespace, name, merge, manager=_MANAGER)
         )
 
-    async def _quietly(self, findings: Findings, kind: Kind, write: Awaitable[Any]) -> None:
-        """A target that is gone or was replaced is no failure: its watch event brings the next plan."""
+    async def _quietly(self, findings: Findings, kind: Kind, write: Awaitable[Any]) -> bool:
+        """Was it written? A target that is gone or was replaced is no failure: its event brings the next plan."""
         try:
             self._take_in(findings, kind, await write)
         except (Missing, Conflict) as error:
             _log.info("skipped, it changed meanwhile: %s", error)
+            return False
+        return True
 
     async def _delete(self, action: Delete, observed: Observed, findings: Findings) -> None:
         try:
             await self._cluster.delete(POD, observed.namespace, action.pod, uid=action.uid)
         except Conflict as error:
             _log.info("skipped, it changed meanwhile: %s", error)
+            findings.undone.add(action.pod)
             return
         gone_by = format_time(self._clock() + _GRACE_SECONDS)
         findings.learned = True

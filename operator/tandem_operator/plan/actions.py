@@ -97,6 +97,8 @@ class Notice:
     type: Literal["Normal", "Warning"]
     reason: EventReason
     message: str
+    # The worker whose action it tells of: untold when the action was not done.
+    pod: str | None = None
 
 
 @dataclass(frozen=True)

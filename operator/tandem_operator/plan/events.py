@@ -30,21 +30,15 @@ def action_events(actions: Iterable[Action]) -> tuple[Notice, ...]:
     for action in actions:
         match action:
             case Create():
-                notices.append(
-                    Notice("Normal", EventReason.WORKER_CREATED, f"{action.reason}: created {action.name}")
-                )
+                pod, reason = action.name, EventReason.WORKER_CREATED
+                text = f"{action.reason}: created {pod}"
             case Drain():
-                notices.append(
-                    Notice(
-                        "Normal",
-                        EventReason.WORKER_DRAINING,
-                        f"{action.pod} leaves the router: {action.reason}",
-                    )
-                )
+                pod, reason = action.pod, EventReason.WORKER_DRAINING
+                text = f"{pod} leaves the router: {action.reason}"
             case Delete():
-                notices.append(
-                    Notice("Normal", EventReason.WORKER_DELETED, f"deleted {action.pod}: {action.reason}")
-                )
+                pod, reason = action.pod, EventReason.WORKER_DELETED
+                text = f"deleted {pod}: {action.reason}"
+        notices.append(Notice("Normal", reason, text, pod=pod))
     return tuple(notices)
 
 
