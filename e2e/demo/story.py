@@ -13,7 +13,7 @@ from tandem_api.kubernetes.cluster import Cluster
 
 # Chosen on two cores: each makes one role the bottleneck and leaves the other idle.
 PROMPT_HEAVY = Traffic(prompt_tokens=700, output_tokens=16, requests_per_second=1.2)
-OUTPUT_HEAVY = Traffic(prompt_tokens=16, output_tokens=160, requests_per_second=1.7)
+OUTPUT_HEAVY = Traffic(prompt_tokens=16, output_tokens=160, requests_per_second=1.5)
 
 
 class Disappointed(Exception):
