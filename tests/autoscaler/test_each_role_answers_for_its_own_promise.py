@@ -38,6 +38,18 @@ def test_long_answers_raise_decode_and_leave_prefill(hardware: Hardware) -> None
     assert fleet.moves(names.PREFILL) == []
 
 
+def test_a_shift_from_long_prompts_to_long_answers_raises_decode_alone() -> None:
+    """New arrivals are not multiplied with the lengths of five minutes ago."""
+    prompts, answers = Traffic(1.5, 900, 6), Traffic(1.5, 16, 60)
+    fleet = Fleet(
+        lambda at: prompts if 30 <= at < 150 else answers if 240 <= at < 400 else IDLE,
+        targets=Targets(1.5, 0.15), maximum=4,
+    ).run(400)  # fmt: skip
+    assert fleet.moves(names.PREFILL), "the first load raised prefill"
+    assert [move for move in fleet.moves(names.PREFILL) if move[0] > 240 and move[2] > move[1]] == []
+    assert [move for move in fleet.moves(names.DECODE) if move[0] > 240 and move[2] > move[1]]
+
+
 @pytest.mark.parametrize("traffic", [Traffic(2.2, 900, 6), Traffic(0.7, 60, 90)], ids=["prompts", "answers"])
 def test_after_the_load_both_come_back_to_one_within_two_minutes(traffic: Traffic) -> None:
     fleet = Fleet(between(30, 180, traffic), maximum=3).run(310)

@@ -1,13 +1,18 @@
 """What is asked of a service: requests per second, their lengths, and tokens per second."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tandem_api import names
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
-from tandem_autoscaler.model.prompt_lengths import lengths, mean_tokens
+from tandem_autoscaler.model.prompt_lengths import Lengths, lengths, mean_tokens
+from tandem_autoscaler.signals.window import Rates
+
+# Fewer prompts than these tell nothing of a shift.
+_ENOUGH_REQUESTS = 10.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def measure(state: ServiceState, service: Service, settings: Settings) -> tuple[
     if routed is not None and arrivals is None and service.routers:
         arrivals = routed + (router.rate("router_unserved_total") or 0.0)
 
-    found = lengths(five.histogram("prompt_tokens"))
+    found = _present_lengths((short, minute), five)
     total, computed = five.rate("prompt_tokens_total"), five.rate("prompt_tokens_computed_total")
     if found is not None:
         state = replace(state, lengths=found)
@@ -100,6 +105,30 @@ def measure(state: ServiceState, service: Service, settings: Settings) -> tuple[
         router_running=history.total(names.COMPONENT_ROUTER, "router_running"),
     )
     return state, load
+
+
+def _present_lengths(recent: Sequence[Rates], long: Rates) -> Lengths | None:
+    """The prompt lengths that go with the present arrivals.
+
+    Five minutes show the tail best, so they are taken unless a recent window's mean lies three standard errors off:
+    then the mix has shifted, and old lengths times new arrivals would size for traffic that never was.
+    """
+    found = lengths(long.histogram("prompt_tokens"))
+    if found is None:
+        return None
+    mean = mean_tokens(found)
+    variance = sum(share * (tokens - mean) ** 2 for tokens, share in found)
+    for window in recent:
+        histogram = window.histogram("prompt_tokens")
+        present = lengths(histogram)
+        if histogram is None or present is None:
+            continue
+        requests = histogram.count * window.seconds
+        if requests >= _ENOUGH_REQUESTS and abs(mean_tokens(present) - mean) > 3.0 * math.sqrt(
+            variance / requests
+        ):
+            return present
+    return found
 
 
 def _in_prefill(state: ServiceState, service: Service, prefill: str) -> float | None:
