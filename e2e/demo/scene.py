@@ -82,7 +82,7 @@ async def look(cluster: Cluster, namespace: str, name: str) -> Scene | None:
 
 
 async def worker_pods(cluster: Cluster, namespace: str, name: str, role: str) -> list[dict[str, Any]]:
-    """The worker pods of one role."""
-    return await cluster.list(
-        POD, namespace=namespace, selector=names.selector(names.worker_labels(name, role))
-    )
+    """The serving worker pods of one role; not those that drain or end, which may be gone in a moment."""
+    labels = {**names.worker_labels(name, role), names.LABEL_SERVING: "true"}
+    found = await cluster.list(POD, namespace=namespace, selector=names.selector(labels))
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
