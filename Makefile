@@ -48,7 +48,9 @@ test-deep: $(READY) ## the long form of the property tests
 	HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest tests -m "deep or not engine"
 
 e2e: $(READY) ## real nodes, real engines
-	$(BIN)/python -m pytest e2e/scenarios
+	# Before pytest, whose time limits are for the scenarios: on a new machine this takes a quarter of an hour.
+	test "$(CLUSTER)" = current || { $(BIN)/python -m e2e.cluster up && $(BIN)/python -m e2e.images load; }
+	CLUSTER=$(CLUSTER) $(BIN)/python -m pytest e2e/scenarios $(E2E_ARGS)
 
 images: $(READY) ## build the images into the cache
 	$(BIN)/python -m e2e.images build
