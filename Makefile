@@ -1,5 +1,5 @@
 # The commands of Tandem. Each sets up what it needs, from nothing, and says what is missing.
-#   make demo | demo-down | test | test-deep | e2e | check | generate | images | clean
+#   make demo | demo-down | test | e2e | check | generate | images | clean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -22,8 +22,6 @@ $(READY): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install -q uv
 	$(BIN)/python -m uv pip sync -q --python $(BIN)/python requirements/dev.txt
 	$(BIN)/python -m uv pip install -q --python $(BIN)/python --no-deps -e .
-	$(BIN)/python -m ensurepip -q 2>/dev/null || true
-	$(BIN)/python -m pip install -q uv
 	@touch $@
 
 setup: $(READY) ## the Python environment only
@@ -42,10 +40,7 @@ prometheus:
 
 test: $(READY) prometheus ## unit, property and integration tests on a real etcd and kube-apiserver (no nodes)
 	$(BIN)/python -m e2e.cluster binaries etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok helm
-	$(BIN)/python -m pytest tests -m "not deep and not engine"
-
-test-deep: $(READY) ## the long form of the property tests
-	HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest tests -m "deep or not engine"
+	$(BIN)/python -m pytest tests -m "not engine"
 
 e2e: $(READY) ## real nodes, real engines
 	# Before pytest, whose time limits are for the scenarios: on a new machine this takes a quarter of an hour.
@@ -82,4 +77,4 @@ check: $(READY) ## format, lint, types, import contracts, generated files, chart
 clean: ## remove what the commands made in the tree (caches outside it stay)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo demo-down test test-deep e2e images generate lock format check clean prometheus setup
+.PHONY: help setup demo demo-down test e2e images generate lock format check clean prometheus

@@ -81,3 +81,12 @@ class ApiClient:
             raise ClusterError(f"the API server does not answer ({error})") from None
         if status >= 300 and status != 409:
             raise ClusterError(f"POST {path}: HTTP {status}: {text.strip()}")
+
+
+def recorded_api(folder: Path) -> ApiClient:
+    """A client of the cluster whose state lies in `folder`. Raises ClusterError when none is up there."""
+    try:
+        server = json.loads((folder / "cluster.json").read_text())["server"]
+    except (OSError, ValueError, KeyError):
+        raise ClusterError(f"no cluster {folder.name} is up") from None
+    return ApiClient(server, pki=folder / "pki")

@@ -15,7 +15,7 @@ from e2e.cluster import (
     prerequisites,
     processes,
 )
-from e2e.cluster.api import ApiClient
+from e2e.cluster.api import ApiClient, recorded_api
 from e2e.cluster.audit import AuditLog
 from e2e.cluster.container_runtime import Runtime
 from e2e.cluster.control_plane import Layout
@@ -55,11 +55,7 @@ class FullCluster:
     @property
     def api(self) -> ApiClient:
         if self._api is None:
-            try:
-                server = json.loads((self.folder / "cluster.json").read_text())["server"]
-            except (OSError, ValueError, KeyError):
-                raise ClusterError(f"no cluster {self.name} is up") from None
-            self._api = ApiClient(server, pki=self.folder / "pki")
+            self._api = recorded_api(self.folder)
         return self._api
 
     def up(self, *, gpus: int = DEFAULT_GPUS) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from e2e.cluster import binaries, control_plane, kwok, processes
-from e2e.cluster.api import ApiClient
+from e2e.cluster.api import ApiClient, recorded_api
 from e2e.cluster.audit import AuditLog
 from e2e.cluster.cache import cache_dir
 from e2e.cluster.control_plane import Layout
@@ -54,11 +54,7 @@ class LightCluster:
     @property
     def api(self) -> ApiClient:
         if self._api is None:
-            try:
-                server = json.loads((self.folder / "cluster.json").read_text())["server"]
-            except (OSError, ValueError, KeyError):
-                raise ClusterError(f"no cluster {self.name} is up") from None
-            self._api = ApiClient(server, pki=self.folder / "pki")
+            self._api = recorded_api(self.folder)
         return self._api
 
     def start(self) -> "LightCluster":

@@ -43,7 +43,7 @@ async def up(stage: Stage, screen: Screen) -> dict[str, Any]:
     os.environ["KUBECONFIG"] = stage.kubeconfig
     async with connect() as cluster:
         scene = await first_ready(cluster, name, screen)
-        endpoint = await endpoint_of(stage, scene, name)
+        endpoint = await endpoint_of(stage, scene)
         story = Story(cluster, SERVICE_NAMESPACE, name, endpoint, model, screen)
         await first_answer(story)
         first_answer_seconds = time.monotonic() - started
@@ -76,7 +76,7 @@ async def first_ready(cluster: Cluster, name: str, screen: Screen, most_seconds:
     raise Disappointed(f"{name} did not become ready within {most_seconds:.0f} s; last seen: {scene}")
 
 
-async def endpoint_of(stage: Stage, scene: Scene, name: str) -> str:
+async def endpoint_of(stage: Stage, scene: Scene) -> str:
     """The OpenAI endpoint as this machine reaches it."""
     if scene.url is None:
         raise Disappointed("the service has no status.url")

@@ -31,12 +31,12 @@ class Scene:
     decisions: list[str]
     conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
 
-    def settled(self, role: str, *, at_least: int = 0, exactly: int | None = None) -> bool:
-        """The role has that many ready workers, and none is starting or draining."""
+    def settled(self, role: str, *, exactly: int) -> bool:
+        """The role has exactly that many ready workers, and none is starting or draining."""
         there = self.roles.get(role)
         if there is None or there.starting or there.draining or there.ready != there.desired:
             return False
-        return there.ready == exactly if exactly is not None else there.ready >= at_least
+        return there.ready == exactly
 
 
 async def look(cluster: Cluster, namespace: str, name: str) -> Scene | None:

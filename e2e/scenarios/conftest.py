@@ -1,6 +1,5 @@
 """One real cluster with Tandem in it for the whole run; a namespace of its own for each scenario."""
 
-import asyncio
 import os
 import time
 import uuid
@@ -55,8 +54,3 @@ def eventually() -> Callable[..., Any]:
         raise AssertionError(f"{what}: not within {seconds:.0f} s (last seen: {seen!r})")
 
     return wait
-
-
-@pytest.fixture
-def run() -> Callable[[Any], Any]:
-    return asyncio.run

@@ -1,7 +1,7 @@
 """Invariants 6, 18 and 22: from a prior for another machine to the right figures, and not off by one stall."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tandem_autoscaler.decide.need_decode import mean_batch, staffed
@@ -71,6 +71,7 @@ def test_long_prompts_are_still_known_after_a_time_of_short_ones() -> None:
         max_size=20,
     )
 )  # fmt: skip
+@example([(1.0, 1.0, 2.2e-313, 1.0)])
 def test_a_time_stays_within_its_bounds_whatever_is_measured(
     samples: list[tuple[float, float, float, float]],
 ) -> None:

@@ -8,7 +8,7 @@ from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
 from tandem_autoscaler.model.prefill import ENOUGH_REQUESTS
 from tandem_autoscaler.model.prompt_lengths import shortened
 from tandem_autoscaler.model.queueing import POOLED_POLICIES, moments
-from tandem_autoscaler.signals.track import Step, Track
+from tandem_autoscaler.signals.track import Step
 
 
 def learn(
@@ -91,14 +91,14 @@ def _learn_decode(state: ServiceState, service: Service, young: set[str], now: f
                 ttft = ttft.plus(now, first.mean, first.count)
         if track.uid in young and settled_already:
             continue
-        measured = _token_time(track, step)
+        measured = _token_time(step)
         if measured is not None:
             seconds, batch, tokens = measured
             model = model.learn(now, batch=batch, seconds=seconds, tokens=tokens)
     return replace(state, decode=model, decode_ttft=ttft)
 
 
-def _token_time(track: Track, step: Step) -> tuple[float, float, float] | None:
+def _token_time(step: Step) -> tuple[float, float, float] | None:
     """(seconds per token, sequences beside which the mean token was made, tokens) of one worker's interval.
 
     Time between events summed up is the time that sequences spent decoding. Divided by the tokens it is the time per

@@ -46,7 +46,7 @@ def decide(
         snapshot = replace(snapshot, taken_at_seconds=now)
     state = replace(state, history=state.history.advance(service, snapshot))
     counts = {role: count(service, role, snapshot, state.history) for role in service.pools}
-    state = _look(state, service, counts, wall, now, settings)
+    state = _look(state, service, counts, now, settings)
     targets = service.targets
     ttft, tpot = (
         of_users(state.history, service, targets, settings.window_seconds) if targets else (None, None)
@@ -114,7 +114,6 @@ def _look(
     state: ServiceState,
     service: Service,
     counts: dict[str, RoleCount],
-    wall: float,
     now: float,
     settings: Settings,
 ) -> ServiceState:
