@@ -75,7 +75,7 @@ class PrefillModel:
         service = service_seconds(sojourn_seconds, finished_per_second, service_scv, workers=workers)
         if service is None or not weight > 0 or not 0 < tokens < 1e9:
             return self
-        # A prompt computes one token at least (as in `shortened`): a mean next to nothing would make the slope infinite.
+        # A prompt computes one token at least (as in `shortened`): a mean near zero would make the slope infinite.
         tokens = max(1.0, tokens)
         alone = self.prior.base_seconds + self.prior.seconds_per_token * tokens
         if not LEAST_GAIN <= service / alone <= MOST_GAIN:
