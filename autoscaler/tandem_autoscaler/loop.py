@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from tandem_api import names
 from tandem_api.kubernetes.cluster import INFERENCE_SERVICE, POD, WORKER_POOL, ApiError, Cluster, Missing
 from tandem_api.reasons import Condition, EventReason, Reason
+from tandem_autoscaler.decide.arbiter import share_out
 from tandem_autoscaler.decide.decision import Decision, Outcome, Verdict
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.sizing import decide
@@ -82,6 +83,7 @@ class Autoscaler:
         identity: str = names.FIELD_MANAGER_AUTOSCALER,
         leading: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] | None = None,
+        gpu_budget: int | None = None,
     ) -> None:
         self._cluster = cluster
         self._source = source
@@ -89,6 +91,7 @@ class Autoscaler:
         self._namespace = namespace
         self._identity = identity
         self._leading = leading
+        self._gpu_budget, self._was_short = gpu_budget, False
         self._clock = clock or SteadyClock()
         self.entries: dict[Key, Entry] = {}
         self.broken: dict[Key, str] = {}
@@ -115,9 +118,18 @@ class Autoscaler:
         services = await self._observe()
         now = self._clock()
         snapshots = await self._source.sample(services, now)
+        decided = []
         for service in services:
             try:
-                await self._one(service, snapshots.get(service.key) or Snapshot(now), now)
+                decided.append(self._decide(service, snapshots.get(service.key) or Snapshot(now), now))
+            except Exception:
+                self.counts.failed_services += 1
+                _log.exception("%s/%s: this tick failed", *service.key)
+        self._share_out(decided)
+        for entry in decided:
+            service = entry.service
+            try:
+                await self._write(entry, now)
             except ApiError as error:
                 self.counts.write_errors += 1
                 _log.warning("%s/%s: %s", *service.key, error)
@@ -142,7 +154,7 @@ class Autoscaler:
         self.entries = {key: entry for key, entry in self.entries.items() if key in present}
         return services
 
-    async def _one(self, service: Service, snapshot: Snapshot, now: float) -> None:
+    def _decide(self, service: Service, snapshot: Snapshot, now: float) -> Entry:
         entry = self.entries.get(service.key)
         if (
             entry is None
@@ -154,6 +166,26 @@ class Autoscaler:
             self.entries[service.key] = entry
         state, outcome = decide(entry.state, service, snapshot, self._settings, wall_seconds=now)
         entry.service, entry.state, entry.snapshot, entry.outcome = service, state, snapshot, outcome
+        return entry
+
+    def _share_out(self, decided: list[Entry]) -> None:
+        """Cut what all want together to the GPUs that there are.
+
+        A worker that runs is taken from its service only when others were short at the last tick already.
+        """
+        if self._gpu_budget is None:
+            return
+        wanted = {entry.service.key: (entry.service, entry.outcome) for entry in decided}
+        outcomes, short = share_out(wanted, self._gpu_budget, reclaim=self._was_short)
+        self._was_short = short
+        for entry in decided:
+            entry.outcome = outcomes[entry.service.key]
+            for role, decision in entry.outcome.decisions.items():
+                # What is remembered as decided is what will be written.
+                memory = replace(entry.state.memory(role), target=decision.target)
+                entry.state = entry.state.with_memory(role, memory)
+
+    async def _write(self, entry: Entry, now: float) -> None:
         if not self._leading():
             return
         changed = await self._carry_out(entry)

@@ -20,6 +20,8 @@ from tandem_api.kubernetes.cluster import Cluster
 from tandem_api.kubernetes.lease import Leadership
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.loop import Autoscaler, SteadyClock
+from tandem_autoscaler.recording.lines import Start
+from tandem_autoscaler.recording.source import RecordingSource
 from tandem_autoscaler.signals.scrape import ScrapeSource
 from tandem_autoscaler.signals.source import SignalSource
 from tandem_autoscaler.web import app
@@ -73,6 +75,14 @@ def parser() -> argparse.ArgumentParser:
         "--young-seconds", type=_seconds, default=120.0, metavar="SECONDS",
         help="a worker teaches the model only after so long (default 120)",
     )  # fmt: skip
+    flags.add_argument(
+        "--gpu-budget", type=int, metavar="GPUS",
+        help="GPUs that all services together may take, shared by spec.autoscaling.priority (default: no limit)",
+    )  # fmt: skip
+    flags.add_argument(
+        "--record", type=Path, metavar="FILE",
+        help="write down all that is seen, for a bug report (docs/recording.md); an existing file is overwritten",
+    )  # fmt: skip
     flags.add_argument("--log-level", choices=("debug", "info", "warning"), default="info")
     return flags
 
@@ -104,8 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _run(flags: argparse.Namespace) -> int:
     listener = _listener(flags.listen)
     clock = SteadyClock()
-    settings = Settings(young_seconds=flags.young_seconds)
-    source = _source(flags, clock)
+    settings = Settings(young_seconds=flags.young_seconds, reaction_seconds=2 * flags.tick)
+    source = _recorded(_source(flags, clock), flags.record, Start(settings, flags.gpu_budget))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -137,6 +147,7 @@ async def _lead(
         identity=flags.identity,
         leading=leading,
         clock=clock,
+        gpu_budget=flags.gpu_budget,
     )
     started = time.monotonic()
 
@@ -211,6 +222,15 @@ def _source(flags: argparse.Namespace, clock: SteadyClock) -> SignalSource:
         )  # fmt: skip
     except ValueError as error:
         raise UserMistake(str(error)) from None
+
+
+def _recorded(source: SignalSource, path: Path | None, start: Start) -> SignalSource:
+    if path is None:
+        return source
+    try:
+        return RecordingSource(source, path, start)
+    except OSError as error:
+        raise UserMistake(f"--record {path}: {error.strerror or error}") from None
 
 
 def _listener(text: str) -> socket.socket:

@@ -21,6 +21,7 @@ OWNED_FLAGS = (
     "kv-cache-dtype", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold",
     "enable-chunked-prefill", "no-enable-chunked-prefill", "enable-prefix-caching",
     "no-enable-prefix-caching", "tensor-parallel-size", "middleware", "shutdown-timeout",
+    "late-demotion",
 )  # fmt: skip
 # argparse takes `_` for `-`, so both spellings are refused.
 _OWNED_PATTERN = "^--(" + "|".join(flag.replace("-", "[-_]") for flag in OWNED_FLAGS) + ")(=.*)?$"
@@ -125,6 +126,12 @@ class Engine(EngineTuning):
     type: Literal["vllm", "sglang"] = "vllm"
     max_model_len: int | None = Field(default=None, ge=16, description="Prompt plus output, in tokens.")
     kv_cache_dtype: Literal["auto", "bf16", "fp8"] = "auto"
+    late_demotion: bool = Field(
+        default=False,
+        description="Prompts wait at the worker's gate and enter the engine one behind the other; one that cannot meet "
+        "slo.ttft any more, or makes others miss it, waits for those who can. Needs Tandem's worker image: a stock "
+        "vLLM image refuses to start with it.",
+    )
     startup_timeout: Duration = Field(
         default="30m", description="How long a worker may take from start to its first healthy answer."
     )
@@ -196,8 +203,25 @@ class Autoscaling(Wire):
         description="Auto: Tandem writes the pools. Recommend: status only. External: an HPA, KEDA or a person "
         "owns the pools' scale. Off: `replicas` of each role.",
     )
-    headroom_percent: int = Field(
-        default=25, ge=0, le=400, description="Capacity kept above the measured demand, in percent."
+    headroom_percent: int | None = Field(
+        default=None,
+        ge=0,
+        le=400,
+        description="Constant capacity above the measured demand, in percent. By default it is learnt from how the "
+        "service's own demand has moved within a cold start.",
+    )
+    demand_percentile: int = Field(
+        default=80,
+        ge=50,
+        le=99,
+        description="How surely the demand until new workers serve is covered: more costs GPUs and saves misses. "
+        "Without effect beside headroomPercent.",
+    )
+    priority: int = Field(
+        default=0,
+        ge=-1000,
+        le=1000,
+        description="Who is served first where the autoscaler shares a budget of GPUs among services.",
     )
     cold_start: Duration | None = Field(
         default=None, description="Prior for the time from decision to serving, until it is measured."

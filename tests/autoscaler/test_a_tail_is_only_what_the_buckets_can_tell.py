@@ -1,6 +1,8 @@
 """Field case A15, and the arithmetic of histograms."""
 
 import math
+import random
+from bisect import bisect_right
 
 import pytest
 from hypothesis import given
@@ -88,3 +90,42 @@ def test_the_tail_of_a_sum_is_that_of_two_workers_one_after_the_other() -> None:
     first = Histogram(EDGES, (0, 0, 100, 0, 0), 75.0)
     second = Histogram(EDGES, (0, 100, 0, 0, 0), 40.0)
     assert sum_tail(first, second, 0.95) == pytest.approx(1.4, abs=0.03)
+
+
+@given(counts, counts, st.floats(0.02, 0.99))
+def test_within_the_tail_of_a_sum_lies_the_share_that_was_asked_for(
+    a: tuple[float, ...], b: tuple[float, ...], quantile: float
+) -> None:
+    first, second = Histogram(EDGES, a, 1.0), Histogram(EDGES, b, 1.0)
+    tail = sum_tail(first, second, quantile)
+    if tail is None:
+        assert sum(a) == 0 or sum(b) == 0
+        return
+    within = sum_within(first, second, tail)
+    just_below = sum_within(first, second, tail * (1 - 1e-6) - 1e-6)
+    assert within is not None and just_below is not None
+    known = (1 - a[-1] / sum(a)) * (1 - b[-1] / sum(b))
+    if quantile < known - 1e-6:
+        assert within.estimate == pytest.approx(quantile, abs=1e-6)
+        assert just_below.estimate < within.estimate
+    elif quantile > known + 1e-6:
+        assert tail == 2 * 2.5, "it lies beyond all edges"
+
+
+def test_the_sum_is_that_of_a_large_sample() -> None:
+    """Both even within their buckets: 40,000 pairs agree within the chance of such a sample."""
+    a, b = (10, 40, 30, 20, 0), (50, 30, 0, 20, 0)
+    random_ = random.Random(7)
+
+    def drawn(shares: tuple[int, ...]) -> float:
+        index = random_.choices(range(5), shares)[0]
+        return random_.uniform(EDGES[index - 1] if index else 0.0, EDGES[index])
+
+    sums = sorted(drawn(a) + drawn(b) for _ in range(40_000))
+    first, second = Histogram(EDGES, tuple(map(float, a)), 1.0), Histogram(EDGES, tuple(map(float, b)), 1.0)
+    for quantile in (0.1, 0.5, 0.95, 0.99):
+        assert sum_tail(first, second, quantile) == pytest.approx(sums[int(quantile * len(sums))], rel=0.02)
+    for value in (0.3, 0.7, 1.2, 2.0, 4.0):
+        share = sum_within(first, second, value)
+        assert share is not None
+        assert share.estimate == pytest.approx(bisect_right(sums, value) / len(sums), abs=0.01)

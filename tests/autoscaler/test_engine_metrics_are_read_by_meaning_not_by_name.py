@@ -92,6 +92,15 @@ def test_nan_is_no_value() -> None:
     assert "kv_usage" not in read("vllm:kv_cache_usage_perc NaN\n").gauges
 
 
+@pytest.mark.parametrize(
+    "series", ["vllm:num_requests_running", 'vllm:num_requests_running{model_name="a } b"}']
+)
+@pytest.mark.parametrize("value", [" 5", "  5", "\t5", " 5 ", " 5 1700000000", " 5\t1700000000"])
+def test_white_space_and_timestamps_do_not_matter(series: str, value: str) -> None:
+    for _ in range(2):  # known by its beginning the second time
+        assert read(f"\n  \n# a comment\n#\n{series}{value}\nother 1\n").gauges["running"] == 5
+
+
 def test_a_real_vllm_text_is_read_as_prometheus_own_parser_reads_it() -> None:
     reading = read(REAL)
     theirs: dict[str, float] = {}

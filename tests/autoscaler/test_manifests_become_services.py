@@ -130,6 +130,12 @@ def test_the_annotation_pauses(value: str | None, paused: bool) -> None:
     assert found.paused is paused
 
 
+@pytest.mark.parametrize(("engine", "on"), [({}, False), ({"lateDemotion": True}, True)])
+def test_the_autoscaler_knows_whether_late_demotion_is_on(engine: dict[str, Any], on: bool) -> None:
+    (found,), _ = observe([service(engine=engine)], [], [])
+    assert found.late_demotion is on
+
+
 @given(st.one_of(st.none(), st.text(max_size=30)))
 def test_a_broken_time_is_unknown(text: str | None) -> None:
     assert epoch_seconds(text) is None or isinstance(epoch_seconds(text), float)

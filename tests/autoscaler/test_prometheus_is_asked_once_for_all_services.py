@@ -1,6 +1,7 @@
 """Field cases A16, A17, A19-A21 against a real Prometheus that scrapes a small exporter of the test."""
 
 import asyncio
+import json
 import re
 import shutil
 import socket
@@ -10,13 +11,15 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from tandem_api import names
 from tandem_autoscaler.fleet.service import Pod, Service
+from tandem_autoscaler.main import parser
 from tandem_autoscaler.signals.exposition import parse
-from tandem_autoscaler.signals.prometheus import QUERIES, PrometheusSource
+from tandem_autoscaler.signals.prometheus import QUERIES, SCRAPED_AT, PrometheusSource
 from tests.autoscaler.exported import Exported
 
 PROGRAM = shutil.which("prometheus")
@@ -133,11 +136,9 @@ async def _one(source: PrometheusSource, *services: Service):  # type: ignore[no
     return [found[service.key] for service in services]
 
 
-def service(namespace: str, *pods: str, ip: str | None = None) -> Service:
-    made = tuple(
-        Pod(namespace, name, f"{namespace}/{name}", ip, names.PREFILL, True, 0.0, 0.0) for name in pods
-    )
-    return Service(namespace, "chat", "u", 1, "Auto", False, True, None, {}, made)
+def service(namespace: str, *pods: str, ip: str | None = None, name: str = "chat") -> Service:
+    made = tuple(Pod(namespace, pod, f"{namespace}/{pod}", ip, names.PREFILL, True, 0.0, 0.0) for pod in pods)
+    return Service(namespace, name, "u", 1, "Auto", False, True, None, {}, made)
 
 
 @needs_prometheus
@@ -190,10 +191,78 @@ async def test_no_matching_series_is_silence_and_no_error(prometheus: str) -> No
     assert found.silent == {"nowhere/chat-0": "Prometheus has no series of it"}
 
 
-def test_one_query_per_kind_of_signal_whatever_the_number_of_services() -> None:
-    assert len(QUERIES) <= 8
-    for query in QUERIES.values():
-        assert re.match(r"^(sum|avg) by \(__name__, .*\) \(\{__name__=~", query)
+class Answering:
+    """A Prometheus that knows one counter of each pod and writes down what it is asked."""
+
+    def __init__(self, pods: list[Pod]) -> None:
+        self.asked: list[dict[str, str]] = []
+        named = [{"namespace": pod.namespace, "pod": pod.name} for pod in pods]
+        plain = [
+            {"metric": labels | {"__name__": "vllm:request_success_total"}, "value": [1e9, "40"]}
+            for labels in named
+        ]
+        scraped = [{"metric": labels, "value": [1e9, "1000000000"]} for labels in named]
+        self.answers = {"time()": [1e9 + 0.75, "1000000000.75"], QUERIES["plain"]: plain, SCRAPED_AT: scraped}
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            while (await reader.readline()).strip():
+                pass
+            asked = dict(parse_qsl(urlsplit(line.decode().split()[1]).query))
+            self.asked.append(asked)
+            result = self.answers.get(asked["query"], [])
+            body = json.dumps({"status": "success", "data": {"result": result}}).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            await writer.drain()
+        writer.close()
+
+
+@pytest.mark.parametrize("services", [1, 1000])
+async def test_the_number_of_queries_does_not_depend_on_the_number_of_services(services: int) -> None:
+    """A21. Eight: the moment, the times of the scrapes, and six kinds of series; all for the same whole second."""
+    fleet = [
+        service(f"team-{n % 7}", f"chat-{n}-0", f"chat-{n}-1", name=f"chat-{n}") for n in range(services)
+    ]
+    answering = Answering([pod for one in fleet for pod in one.pods])
+    server = await asyncio.start_server(answering, "127.0.0.1", 0)
+    source = PrometheusSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_seconds=60)
+    found = await _one(source, *fleet)
+    assert [one.error for one in found] == [None] * services
+    assert all(len(one.pods) == 2 and not one.silent for one in found)
+    assert len(answering.asked) == 8
+    assert [asked.get("time") for asked in answering.asked] == [None] + ["1000000000"] * 7
+    assert len({asked["query"] for asked in answering.asked}) == 8
+    await source.close()
+    server.close()
+
+
+def test_all_queries_together_have_less_time_than_a_tick() -> None:
+    """A21: else a slow Prometheus would hold up every tick, and its answers be those of the tick before."""
+    flags = parser().parse_args([])
+    assert flags.prometheus_timeout < flags.tick
+
+
+async def test_eight_slow_answers_share_one_deadline() -> None:
+    """Each comes within the deadline, all together do not: it is for all of them."""
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            while (await reader.readline()).strip():
+                pass
+            await asyncio.sleep(0.3)
+            body = b'{"status": "success", "data": {"result": ["0", "1000000000"]}}'
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(slow, "127.0.0.1", 0)
+    source = PrometheusSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_seconds=0.8)
+    begun = time.monotonic()
+    (found,) = await _one(source, service("a", "chat-0"))
+    assert time.monotonic() - begun < 2.0
+    assert found.error is not None and "did not answer within 0.8s" in found.error
+    await source.close()
+    server.close()
 
 
 async def test_an_unreachable_address_is_named_and_nothing_raises() -> None:

@@ -162,3 +162,11 @@ def test_chunking_off_with_too_small_a_budget_is_refused_and_never_raised_in_sil
     assert "must be at least maxModelLen 131072" in str(read_spec(colocated(engine=off))[1])
     on = {"maxModelLen": 131072, "chunkedPrefill": {"enabled": True, "maxBatchedTokens": 8192}}
     assert value(args(colocated(engine=on)), "--max-num-batched-tokens") == "8192"
+
+
+def test_late_demotion_is_a_flag_of_every_worker_and_off_by_default() -> None:
+    """Of decode workers too: a worker may change its role, and its gate holds no prompt computed elsewhere."""
+    on = {"engine": {"lateDemotion": True}}
+    assert "--late-demotion" in args(colocated(**on))
+    assert "--late-demotion" in args(spec(**on), "prefill") and "--late-demotion" in args(spec(**on), "decode")
+    assert "--late-demotion" not in args(colocated())

@@ -90,6 +90,15 @@ def test_what_the_engine_feels_restarts_both_roles(change: dict[str, Any]) -> No
     assert not set(hashes(wish)) & set(hashes(FULL))
 
 
+def test_late_demotion_restarts_both_roles_and_leaves_them_alike() -> None:
+    without, said, on = (
+        hashes(spec(engine=engine)) for engine in ({}, {"lateDemotion": False}, {"lateDemotion": True})
+    )
+    assert without == said, "a field that a later version brings restarts nothing"
+    assert not set(on) & set(without)
+    assert on[0] == on[1]
+
+
 def test_editing_decode_leaves_prefill_alone() -> None:
     decode = {"template": {"spec": {"containers": [{"name": "engine", "image": "other:1"}]}}}
     before, after = hashes(FULL), hashes(changed(decode=decode))

@@ -10,9 +10,12 @@ from tests.worker.loopback import DONE, chat_piece
 class OneByOne:
     """Holds every request until it is released; refuses the path /v1/embeddings."""
 
+    reads_prompts = False
+
     def __init__(self) -> None:
         self.may_enter = asyncio.Event()
         self.arrivals: list[Arrival] = []
+        self.computed = 0
         self.left = 0
 
     async def enter(self, arrival: Arrival) -> Refusal | None:
@@ -21,6 +24,9 @@ class OneByOne:
             return Refusal(429, "too late", "queue_full", retry_after_seconds=7)
         await self.may_enter.wait()
         return None
+
+    def prompt_computed(self, arrival: Arrival) -> None:
+        self.computed += 1
 
     def leave(self, arrival: Arrival) -> None:
         self.left += 1
@@ -35,7 +41,7 @@ async def test_a_request_waits_until_it_is_let_in(gated):
     assert not server.engine.started.is_set()
     admission.may_enter.set()
     assert (await asking).status_code == 200
-    assert admission.left == 1
+    assert (admission.computed, admission.left) == (1, 1)
     assert admission.arrivals[0].path == "/v1/chat/completions"
 
 

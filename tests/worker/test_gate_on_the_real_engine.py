@@ -25,7 +25,7 @@ MODEL = CACHE / "models" / "tiny-llama"
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not PYTHON.exists(), reason=f"no engine environment at {PYTHON}"),
     pytest.mark.skipif(not MODEL.exists(), reason=f"no tiny model at {MODEL}"),
 ]
@@ -46,7 +46,8 @@ def start(gate_directory: Path, *flags: str, shutdown_timeout_seconds: int) -> W
             command, env=environment, stderr=log, stdout=log, text=True, cwd=gate_directory.parent
         )
     worker = Worker(process, port)
-    wait_until_healthy(worker, timeout_seconds=280)
+    # Half a minute on two idle cores, many on busy ones: torch is a lot of Python.
+    wait_until_healthy(worker, timeout_seconds=600)
     return worker
 
 
@@ -68,11 +69,12 @@ def eventually_closed(client: httpx.Client, timeout_seconds: float = 10.0) -> No
 
 
 def test_sigterm_lets_open_streams_end_and_refuses_new_requests(gate_directory):
-    worker = start(gate_directory, shutdown_timeout_seconds=60)
+    # 2 s on an idle machine; a busy one may take minutes, and the gate must not cut it.
+    worker = start(gate_directory, shutdown_timeout_seconds=400)
     try:
-        with httpx.Client(base_url=worker.url, timeout=120) as client:
+        with httpx.Client(base_url=worker.url, timeout=300) as client:
             assert client.get("/health").status_code == 200
-            with client.stream("POST", "/v1/completions", json=ask(600)) as response:
+            with client.stream("POST", "/v1/completions", json=ask(200)) as response:
                 pieces = response.iter_bytes()
                 received = next(pieces)
                 worker.process.send_signal(signal.SIGTERM)
@@ -84,7 +86,7 @@ def test_sigterm_lets_open_streams_end_and_refuses_new_requests(gate_directory):
                 }
                 assert {"vllm:num_requests_running", "tandem:ttft_seconds"} <= names
                 received += b"".join(pieces)
-        assert received.count(b'"text":') == 600
+        assert received.count(b'"text":') == 200
         assert received.endswith(DONE)
         assert worker.wait(60) == 0
     finally:

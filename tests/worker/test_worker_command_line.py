@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tandem_worker.engine_flags import EngineFlags
 from tandem_worker.exits import UserMistake
-from tandem_worker.launch import GATE, engine_command, gate_environment
+from tandem_worker.launch import GATE, LATE_DEMOTION, engine_command, gate_environment
 
 API_SERVER = ("vllm.entrypoints.openai.api_server",)
 VLLM_SERVE = ("vllm.entrypoints.cli.main", "serve")
@@ -41,6 +41,13 @@ def test_the_users_shutdown_timeout_stays_and_the_gate_ends_before_it():
     words = ["org/m", "--shutdown_timeout=40"]
     assert command(*words).count("--shutdown-timeout") == 0
     assert gate_environment(EngineFlags.parse(words), {})["TANDEM_SIGTERM_DEADLINE_SECONDS"] == "36.0"
+
+
+@pytest.mark.parametrize(("asked", "told"), [(False, "0"), (True, "1")])
+def test_the_gate_is_told_of_late_demotion_whatever_the_environment_was(asked, told):
+    flags = EngineFlags.parse(["org/m"])
+    for before in ({}, {LATE_DEMOTION: "1"}, {LATE_DEMOTION: "0"}):
+        assert gate_environment(flags, before, late_demotion=asked)[LATE_DEMOTION] == told
 
 
 def test_without_the_gate_there_is_no_middleware():
@@ -108,6 +115,8 @@ def test_no_number_is_a_users_mistake():
             ["m", "--simulate", "h100-llama-8b", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "512"],
             "chunked prefill",
         ),
+        (["m", "--simulate", "h100-llama-8b", "--late-demotion", "--no-gate"], "--no-gate"),
+        (["m", "--simulate", "h100-llama-8b", "--late-demotion", "--data-parallel-size", "2"], "one engine"),
         (["m", "--no-preflight"], "vLLM is not installed"),
         (["close", "--deadline", "soon"], "'soon'"),
         (["close", "now"], "unknown argument"),

@@ -9,7 +9,7 @@ from tandem_worker.engine_flags import EngineFlags
 from tandem_worker.exits import PreflightRefused, UserMistake, WorkerExit, say_last_words
 
 USAGE = """\
-usage: tandem-worker MODEL [engine flags] [--simulate PROFILE] [--no-preflight] [--no-gate]
+usage: tandem-worker MODEL [engine flags] [--simulate PROFILE] [--late-demotion] [--no-preflight] [--no-gate]
        tandem-worker preflight MODEL [engine flags]
        tandem-worker close [--deadline SECONDS] [--settle SECONDS]
        tandem-worker status
@@ -19,6 +19,8 @@ pass through untouched.
 
   --simulate PROFILE  serve the same HTTP API with timings from a profile (no GPU, no weights); a name
                       of a built-in profile or a path to a JSON file
+  --late-demotion     the gate lets prompts into the engine one behind the other; one that cannot meet the
+                      TTFT target any more, or that makes others miss it, waits for those who can
   --no-preflight      do not check the model against the device's memory
   --no-gate           start the engine without the gate
 
@@ -69,18 +71,21 @@ def _serve(words: list[str]) -> int:
     words, profile = _take_value(words, "--simulate")
     words, no_preflight = _take_switch(words, "--no-preflight")
     words, no_gate = _take_switch(words, "--no-gate")
+    words, late_demotion = _take_switch(words, "--late-demotion")
+    if late_demotion and no_gate:
+        raise UserMistake("--late-demotion is done by the gate; it does not go with --no-gate")
     flags = _engine_flags(words)
     if profile is not None:
         from tandem_worker.simulate.serve import serve
 
-        return serve(flags, profile=profile, gate=not no_gate)
+        return serve(flags, profile=profile, gate=not no_gate, late_demotion=late_demotion)
     if not no_preflight:
         from tandem_worker.preflight import preflight
 
         print(preflight(flags, os.environ).summary(), file=sys.stderr, flush=True)
     from tandem_worker.launch import launch
 
-    launch(flags, gate=not no_gate)
+    launch(flags, gate=not no_gate, late_demotion=late_demotion)
     raise AssertionError("exec returned")
 
 

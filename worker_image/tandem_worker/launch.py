@@ -11,6 +11,7 @@ from tandem_worker.engine_flags import EngineFlags
 from tandem_worker.exits import UserMistake
 
 GATE = "tandem_worker.gate.Gate"
+LATE_DEMOTION = "TANDEM_LATE_DEMOTION"
 DRAIN_DEADLINE = "TANDEM_DRAIN_DEADLINE_SECONDS"
 DEFAULT_DRAIN_DEADLINE_SECONDS = 300.0
 # What the gate gets of the engine's shutdown timeout. The engine kills itself when its timeout passes and
@@ -93,17 +94,34 @@ def engine_command(
     return command
 
 
-def gate_environment(flags: EngineFlags, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the engine: the gate, which gets no flags, learns its deadline on SIGTERM here."""
+def gate_environment(
+    flags: EngineFlags, environ: Mapping[str, str], *, late_demotion: bool = False
+) -> dict[str, str]:
+    """The environment of the engine: the gate, which gets no flags, learns here what it is to do.
+
+    Raises:
+        UserMistake: late demotion before several engines, whose prompts are not computed one behind the other.
+    """
     timeout = flags.number("shutdown-timeout", drain_deadline_seconds(environ))
-    return {**environ, "TANDEM_SIGTERM_DEADLINE_SECONDS": str(timeout * GATE_SHARE_OF_SHUTDOWN)}
+    if late_demotion:
+        for name in ("data-parallel-size", "pipeline-parallel-size"):
+            if (flags.integer(name, 1) or 1) > 1:
+                raise UserMistake(
+                    f"--late-demotion orders the prompts of one engine; it does not go with --{name} above 1"
+                )
+    return {
+        **environ,
+        "TANDEM_SIGTERM_DEADLINE_SECONDS": str(timeout * GATE_SHARE_OF_SHUTDOWN),
+        LATE_DEMOTION: "1" if late_demotion else "0",
+    }
 
 
-def launch(flags: EngineFlags, *, gate: bool) -> None:
+def launch(flags: EngineFlags, *, gate: bool, late_demotion: bool) -> None:
     """Replace this process by the engine; returns only by an exception.
 
     exec, not a child: the engine stays process 1 of its container and gets the signals itself.
     """
+    environment = gate_environment(flags, os.environ, late_demotion=late_demotion)
     command = engine_command(
         flags,
         module=engine_module(),
@@ -112,4 +130,4 @@ def launch(flags: EngineFlags, *, gate: bool) -> None:
         shutdown_timeout_seconds=drain_deadline_seconds(os.environ) if knows_shutdown_timeout() else None,
     )
     print("tandem-worker: starting", " ".join(command), file=sys.stderr, flush=True)
-    os.execve(command[0], command, gate_environment(flags, os.environ))
+    os.execve(command[0], command, environment)

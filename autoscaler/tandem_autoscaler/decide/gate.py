@@ -8,8 +8,8 @@ from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import RoleMemory
 from tandem_autoscaler.fleet.service import Pool
 
-# No confirmation takes longer; at a tick of 5 s an hour's needs are 720.
-_NEEDS_KEPT_SECONDS, _MOST_NEEDS = 3600.0, 2000
+# No confirmation takes more ticks than these.
+_MOST_NEEDS = 2000
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Conditions:
     others_serve: bool  # another role keeps at least one worker
 
 
-def remember(memory: RoleMemory, need: int | None, now: float) -> RoleMemory:
+def remember(memory: RoleMemory, need: int | None, now: float, confirm_seconds: float) -> RoleMemory:
     """The memory with this tick's need, for the confirmation of a later scale-down."""
     if need is None:
         return memory
-    kept = (item for item in memory.needs if now - item[0] <= _NEEDS_KEPT_SECONDS)
+    kept = (item for item in memory.needs if now - item[0] <= confirm_seconds)
     return replace(memory, needs=(*kept, (now, need))[-_MOST_NEEDS:])
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
-from tandem_autoscaler.model.prefill import ENOUGH_REQUESTS
-from tandem_autoscaler.model.prompt_lengths import shortened
+from tandem_autoscaler.model.prefill import ENOUGH_REQUESTS, service_seconds
+from tandem_autoscaler.model.prompt_lengths import mean_tokens, scv_of_lengths, shortened
 from tandem_autoscaler.model.queueing import POOLED_POLICIES, moments
 from tandem_autoscaler.signals.track import Step
 
@@ -40,21 +40,26 @@ def _learn_prefill(state: ServiceState, service: Service, young: set[str], now: 
     # Where the router deals blindly, each worker is a queue of its own.
     workers = sum(pod.ready for pod in service.workers(prefill_role(service)))
     workers = max(1, workers) if service.router_policy in POOLED_POLICIES else 1
+    length_scv = scv_of_lengths(state.lengths) if state.lengths else 0.0
+    found = []
     for track, step in state.history.steps(prefill_role(service)):
         if track.uid in young and settled_already:
             continue
         measured = _sojourn(step)
         if measured is None or step.seconds <= 0:
             continue
-        mean_seconds, requests = measured
+        sojourn, requests = measured
         tokens = _computed_tokens(step, requests, state)
-        if tokens is not None:
-            model = model.learn(
-                now, sojourn_seconds=mean_seconds, finished_per_second=requests / step.seconds, tokens=tokens,
-                weight=requests, service_scv=scv,
-                workers=workers,
-            )  # fmt: skip
-    return replace(state, prefill=model)
+        if tokens is None:
+            continue
+        busy = step.counters.get("gate_prefill_busy_seconds_total")
+        if busy is not None:
+            # The utilisation law: whatever the order of service, work done is busy time.
+            seconds: float | None = busy / requests
+        else:
+            seconds = service_seconds(sojourn, requests / step.seconds, scv, workers=workers)
+        found.append(model.sample(seconds=seconds, tokens=tokens, requests=requests, length_scv=length_scv))
+    return replace(state, prefill=model.learn(now, [sample for sample in found if sample is not None]))
 
 
 def _sojourn(step: Step) -> tuple[float, float] | None:
@@ -82,8 +87,9 @@ def _computed_tokens(step: Step, requests: float, state: ServiceState) -> float 
 
 
 def _learn_decode(state: ServiceState, service: Service, young: set[str], now: float) -> ServiceState:
-    model, ttft = state.decode, state.decode_ttft
+    model, ttft = state.decode.at_context(context_tokens(state)), state.decode_ttft
     settled_already = len(model.samples) >= 8
+    found = []
     for track, step in state.history.steps(decode_role(service)):
         if service.disaggregated:
             first = step.histograms.get("gate_ttft") or step.histograms.get("ttft")
@@ -94,8 +100,17 @@ def _learn_decode(state: ServiceState, service: Service, young: set[str], now: f
         measured = _token_time(step)
         if measured is not None:
             seconds, batch, tokens = measured
-            model = model.learn(now, batch=batch, seconds=seconds, tokens=tokens)
+            found.append(model.sample(batch=batch, seconds=seconds, tokens=tokens))
+    model = model.learn(now, [sample for sample in found if sample is not None])
     return replace(state, decode=model, decode_ttft=ttft)
+
+
+def context_tokens(state: ServiceState) -> float:
+    """Tokens that a sequence in decode holds in the mean: its prompt and half of its output; 0 where unknown.
+
+    Cached or not, the prompt's KV is read. Long answers stay longer, which this leaves out.
+    """
+    return (mean_tokens(state.lengths) if state.lengths else 0.0) + (state.output_tokens or 0.0) / 2
 
 
 def _token_time(step: Step) -> tuple[float, float, float] | None:

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tandem_api import names
+from tandem_autoscaler.decide.ahead import Ahead, look_ahead
+from tandem_autoscaler.decide.burstiness import Burstiness
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
-from tandem_autoscaler.model.prompt_lengths import Lengths, lengths, mean_tokens
-from tandem_autoscaler.signals.window import Rates
+from tandem_autoscaler.model.prompt_lengths import Lengths, lengths, mean_tokens, shortened
+from tandem_autoscaler.signals.window import History, Rates
 
 # Fewer prompts than these tell nothing of a shift.
 _ENOUGH_REQUESTS = 10.0
@@ -19,18 +21,36 @@ _ENOUGH_REQUESTS = 10.0
 class Load:
     """Measured over the last minute. None: unknown, which is not zero."""
 
-    arrivals: float | None  # requests per second
+    arrivals: float | None  # requests per second, at present
     tokens: float | None  # output tokens per second that the arrivals ask for
     prefill_waiting: float | None = None  # requests in the prefill role without a first token
     decode_running: float | None = None  # mean sequences in decode
     decode_waiting: float | None = None
+    decode_growth: float = 0.0  # sequences per second by which decode fills, beyond chance
     decode_kv: float | None = None  # fullest worker
     preemptions: float = 0.0
     # Prefill finishes clearly more than arrives: a backlog is being worked off. Decode then sees more for a while, but
     # a worker ordered for it would come when it is over.
     flushing: bool = False
+    tokens_per_request: float = 0.0
     unserved: float = 0.0  # turned away by the router for want of a worker, since the last tick
     router_running: float | None = None
+    # Arrivals to be ready for, as far as prompts and as far as outputs go; None while they are unknown.
+    prefill_ahead: Ahead | None = None
+    decode_ahead: Ahead | None = None
+    arrival_scv: float = 1.0
+
+    @property
+    def tokens_ahead(self) -> float | None:
+        """Output tokens per second to be ready for."""
+        if self.decode_ahead is None:
+            return None
+        if self.tokens is not None and self.arrivals:
+            return self.tokens * self.decode_ahead.rate / self.arrivals
+        expected = self.decode_ahead.rate * self.tokens_per_request
+        if self.tokens is None:
+            return expected or None
+        return max(self.tokens, expected)
 
     @property
     def idle(self) -> bool:
@@ -58,8 +78,13 @@ def settled(long_rate: float, short_rate: float, long_seconds: float, short_seco
     return long_rate
 
 
-def measure(state: ServiceState, service: Service, settings: Settings) -> tuple[ServiceState, Load]:
-    """The load, and the state with the newest known lengths."""
+def measure(
+    state: ServiceState, service: Service, settings: Settings, horizon_seconds: float
+) -> tuple[ServiceState, Load]:
+    """The load, and the state with the newest known lengths and demand.
+
+    `horizon_seconds`: until a worker that is ordered now serves.
+    """
     history = state.history
     prefill, decode = prefill_role(service), decode_role(service)
     minute = history.rates(prefill, settings.window_seconds)
@@ -67,13 +92,15 @@ def measure(state: ServiceState, service: Service, settings: Settings) -> tuple[
     five = history.rates(prefill, settings.long_window_seconds)
     router = history.rates(names.COMPONENT_ROUTER, settings.window_seconds)
 
-    arrivals = minute.rate("arrivals_total")
-    if arrivals is not None:
-        arrivals = settled(arrivals, short.rate("arrivals_total") or 0.0, minute.seconds, short.seconds)
+    mean = minute.rate("arrivals_total")
+    arrivals = mean
+    if mean is not None:
+        arrivals = settled(mean, short.rate("arrivals_total") or 0.0, minute.seconds, short.seconds)
     # The router counts what was served, and apart what found no worker: a lower bound, for when workers are silent.
     routed = router.rate("router_requests_total")
     if routed is not None and arrivals is None and service.routers:
-        arrivals = routed + (router.rate("router_unserved_total") or 0.0)
+        mean = arrivals = routed + (router.rate("router_unserved_total") or 0.0)
+    state = replace(state, burstiness=_with_tick(state, prefill))
 
     found = _present_lengths((short, minute), five)
     total, computed = five.rate("prompt_tokens_total"), five.rate("prompt_tokens_computed_total")
@@ -83,6 +110,21 @@ def measure(state: ServiceState, service: Service, settings: Settings) -> tuple[
         state = replace(state, hit_share=min(0.98, max(0.0, 1.0 - computed / total)))
 
     state, tokens = _tokens(state, decode, arrivals, settings)
+    work, outputs = _work_each(state), state.output_tokens
+    if mean is not None:
+        now = history.now_seconds
+        if work:
+            state = replace(
+                state, prefill_demand=state.prefill_demand.observed(now, mean * work, horizon_seconds)
+            )
+        if outputs:
+            state = replace(
+                state, decode_demand=state.decode_demand.observed(now, mean * outputs, horizon_seconds)
+            )
+    prefill_ahead, decode_ahead = (
+        look_ahead(demand, each, service, arrivals, history.now_seconds, horizon_seconds, settings)
+        for demand, each in ((state.prefill_demand, work), (state.decode_demand, outputs))
+    )
     d_short = history.rates(decode, settings.short_window_seconds)
     gaps = d_short.histogram("inter_token")
     running = gaps.total if gaps is not None else history.total(decode, "running")
@@ -95,6 +137,7 @@ def measure(state: ServiceState, service: Service, settings: Settings) -> tuple[
         tokens=tokens,
         prefill_waiting=in_prefill,
         decode_running=running,
+        decode_growth=_growth(history, prefill, decode, settings),
         decode_waiting=room if room is not None else history.total(decode, "waiting"),
         decode_kv=max(kv) if kv else None,
         preemptions=d_short.rate("preemptions_total") or 0.0,
@@ -103,8 +146,30 @@ def measure(state: ServiceState, service: Service, settings: Settings) -> tuple[
         and done * short.seconds > 1.3 * arrivals * short.seconds + 3,
         unserved=history.unserved_since_last(),
         router_running=history.total(names.COMPONENT_ROUTER, "router_running"),
+        prefill_ahead=prefill_ahead,
+        decode_ahead=decode_ahead,
+        arrival_scv=state.burstiness.arrival_scv(settings.most_arrival_scv),
+        tokens_per_request=state.output_tokens or 0.0,
     )
     return state, load
+
+
+def _work_each(state: ServiceState) -> float | None:
+    """Work of a mean prompt, in tokens as if each cost the same; None while no length is known."""
+    if not state.lengths:
+        return None
+    prompts = shortened(state.lengths, 1.0 - state.hit_share)
+    return sum(state.prefill.work(tokens) * share for tokens, share in prompts)
+
+
+def _with_tick(state: ServiceState, prefill: str) -> Burstiness:
+    """The arrivals of the last tick, from the workers that were read at it."""
+    steps = [step for _, step in state.history.steps(prefill) if "arrivals_total" in step.counters]
+    if not steps:
+        return state.burstiness
+    seconds = sum(step.seconds for step in steps) / len(steps)
+    requests = sum(max(0.0, step.counters["arrivals_total"]) for step in steps)
+    return state.burstiness.observed(state.history.now_seconds, seconds, requests)
 
 
 def _present_lengths(recent: Sequence[Rates], long: Rates) -> Lengths | None:
@@ -113,13 +178,13 @@ def _present_lengths(recent: Sequence[Rates], long: Rates) -> Lengths | None:
     Five minutes show the tail best, so they are taken unless a recent window's mean lies three standard errors off:
     then the mix has shifted, and old lengths times new arrivals would size for traffic that never was.
     """
-    found = lengths(long.histogram("prompt_tokens"))
+    found = lengths(long.histogram("gate_prompt_tokens", "prompt_tokens"))
     if found is None:
         return None
     mean = mean_tokens(found)
     variance = sum(share * (tokens - mean) ** 2 for tokens, share in found)
     for window in recent:
-        histogram = window.histogram("prompt_tokens")
+        histogram = window.histogram("gate_prompt_tokens", "prompt_tokens")
         present = lengths(histogram)
         if histogram is None or present is None:
             continue
@@ -129,6 +194,24 @@ def _present_lengths(recent: Sequence[Rates], long: Rates) -> Lengths | None:
         ):
             return present
     return found
+
+
+def _growth(history: History, prefill: str, decode: str, settings: Settings) -> float:
+    """Prompts done minus answers done, per second over the last 20 s.
+
+    Zero where that may be chance: below 3 standard deviations of both counts, or below 2 over the whole minute.
+    """
+    found = []
+    for window, sigmas in ((settings.short_window_seconds, 3.0), (settings.window_seconds, 2.0)):
+        begun, ended = history.rates(prefill, window), history.rates(decode, window)
+        coming, going = begun.rate("finished_total"), ended.rate("finished_total")
+        seconds = min(begun.seconds, ended.seconds)
+        if coming is None or going is None or seconds <= 0:
+            return 0.0
+        if coming - going <= sigmas * math.sqrt((coming + going) / seconds):
+            return 0.0
+        found.append(coming - going)
+    return found[0]
 
 
 def _in_prefill(state: ServiceState, service: Service, prefill: str) -> float | None:

@@ -3,10 +3,18 @@
 import math
 
 from tandem_api.durations import format_seconds
+from tandem_autoscaler.decide.learning import context_tokens
 from tandem_autoscaler.decide.load import Load
 from tandem_autoscaler.decide.need_prefill import Need
 from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.decide.state import OUTPUT_TOKENS, STEP_BASE, STEP_PER_SEQUENCE, ServiceState
+from tandem_autoscaler.decide.state import (
+    DEMAND_RATIO,
+    OUTPUT_TOKENS,
+    STEP_BASE,
+    STEP_PER_CONTEXT,
+    STEP_PER_SEQUENCE,
+    ServiceState,
+)
 from tandem_autoscaler.fleet.service import Pool, Service, Targets
 from tandem_autoscaler.model.decode import DecodeModel
 
@@ -92,58 +100,66 @@ def need_decode(
     While batches of one size only were seen, at most twice the `ready` workers: the batches that they then have will
     tell the rest.
     """
-    model = state.decode
+    model = state.decode.at_context(context_tokens(state))
     numbers: dict[str, float] = {}
     if model.base_seconds is not None and model.seconds_per_sequence is not None:
         numbers[STEP_BASE] = model.base_seconds
         numbers[STEP_PER_SEQUENCE] = model.seconds_per_sequence
+    if model.seconds_per_context_token is not None:
+        numbers[STEP_PER_CONTEXT] = model.seconds_per_context_token
     if state.output_tokens:
         numbers[OUTPUT_TOKENS] = state.output_tokens
-    if load.tokens is None:
+    ahead = load.tokens_ahead
+    if ahead is None or load.decode_ahead is None:
         return Need(None, "the tokens asked for are unknown", numbers)
-    numbers["tokensPerSecond"] = load.tokens
-    if load.tokens == 0 and load.arrivals:
+    now = load.tokens if load.tokens is not None else ahead
+    numbers["tokensPerSecond"] = now
+    if ahead == 0 and load.arrivals:
         return Need(None, "no answer has been finished yet, so their length is unknown", numbers)
-    if load.tokens == 0:
+    if ahead == 0:
         return Need(0, "no tokens are asked for", numbers)
     if not model.known:
         return Need(None, "no token has been timed yet", numbers)
     batch, feasible = batch_limit(model, pool, targets, settings, _kv_per_sequence(load))
 
-    def needed(headroom: float) -> int:
-        demand = load.tokens * (1.0 + headroom) if load.tokens else 0.0
+    def needed(demand: float) -> int:
         if not feasible:
             return max(1, math.ceil(demand * model.seconds(batch) / batch - 1e-9))
         found = staffed(demand, model, batch, settings.fluctuation)
         return found if model.proven else min(found, 2 * max(ready, 1))
 
-    workers, trigger = needed(service.headroom), needed(service.headroom / 2)
-    mean, _ = mean_batch(load.tokens / workers, model)
+    if load.decode_ahead.ratio is not None:
+        numbers[DEMAND_RATIO] = load.decode_ahead.ratio
+    share = load.decode_ahead.trigger / load.decode_ahead.rate if load.decode_ahead.rate > 0 else 1.0
+    workers = needed(ahead)
+    trigger = workers if share == 1.0 else needed(ahead * share)
+    mean, _ = mean_batch(now / workers, model)
     numbers |= {
         "batchLimit": batch,
         "batch": min(mean, 1e6),
         "secondsPerToken": model.seconds(max(1.0, min(mean, batch))),
-        "headroom": service.headroom,
+        "tokensPerSecondAhead": ahead,
         "need": workers,
     }
     tpot = format_seconds(targets.tpot_seconds)
+    rule = "keeps" if workers == 1 else "keep"
     because = (
-        f"{load.tokens:.3g} tokens/s at {format_seconds(model.seconds(1.0))} per token alone and "
-        f"{format_seconds(model.seconds_per_sequence_now)} more per further sequence; with {service.headroom:.0%} "
-        f"headroom {workers} {'keeps' if workers == 1 else 'keep'} batches within {batch:.1f} (mean {mean:.1f}), "
+        f"{now:.3g} tokens/s at {format_seconds(model.seconds(1.0))} per token alone and "
+        f"{format_seconds(model.seconds_per_sequence_now)} more per further sequence; "
+        f"{load.decode_ahead.because}: {workers} {rule} batches within {batch:.1f} (mean {mean:.1f}), "
         f"where TPOT p{targets.quantile * 100:g} stays below {tpot}"
     )
     why_not = ""
     if not feasible:
         alone = format_seconds(model.seconds(1.0))
         because = (
-            f"{load.tokens:.3g} tokens/s need {workers} at a batch of {batch:.1f}, but a lone sequence already takes "
+            f"{now:.3g} tokens/s need {workers} at a batch of {batch:.1f}, but a lone sequence already takes "
             f"{alone} per token, above TPOT {tpot}, whatever the number of workers"
         )
         why_not = (
             f"a lone sequence takes {alone} per token, above the target of {tpot}; more workers cannot help"
         )
-    return Need(workers, because, numbers, feasible, why_not, load.tokens * model.seconds(1.0), trigger)
+    return Need(workers, because, numbers, feasible, why_not, now * model.seconds(1.0), trigger)
 
 
 def _kv_per_sequence(load: Load) -> float | None:

@@ -5,10 +5,16 @@ from dataclasses import dataclass
 from tandem_api.durations import format_seconds
 from tandem_autoscaler.decide.load import Load
 from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.decide.state import PROMPT_BASE, PROMPT_PER_TOKEN, PROMPT_TOKENS, ServiceState
+from tandem_autoscaler.decide.state import (
+    DEMAND_RATIO,
+    PROMPT_BASE,
+    PROMPT_PER_TOKEN,
+    PROMPT_TOKENS,
+    ServiceState,
+)
 from tandem_autoscaler.fleet.service import Service, Targets
 from tandem_autoscaler.model.prompt_lengths import mean_tokens, shortened
-from tandem_autoscaler.model.queueing import POOLED_POLICIES, moments, smallest_pool
+from tandem_autoscaler.model.queueing import POOLED_POLICIES, Sizing, moments, smallest_pool
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,14 @@ def need_prefill(
         numbers[PROMPT_PER_TOKEN] = state.prefill.seconds_per_token
     if state.lengths:
         numbers[PROMPT_TOKENS] = mean_tokens(state.lengths)
-    if load.arrivals is None:
-        return Need(None, "the arrivals are unknown", numbers)
-    numbers["promptsPerSecond"] = load.arrivals
-    if load.arrivals == 0:
+    ahead = load.prefill_ahead
+    if ahead is None:
+        return Need(None, "the arrivals or their work are unknown", numbers)
+    arrivals = load.arrivals if load.arrivals is not None else ahead.rate
+    numbers["promptsPerSecond"] = arrivals
+    if ahead.ratio is not None:
+        numbers[DEMAND_RATIO] = ahead.ratio
+    if ahead.rate == 0:
         return Need(0, "no prompts arrive", numbers)
     if state.lengths is None or not state.prefill.known:
         return Need(None, "no prompt has been finished yet, so their work is unknown", numbers)
@@ -46,32 +56,40 @@ def need_prefill(
     service_time = moments(distribution)
     share = decode_share(state, service, targets, settings)
     target = settings.safety * targets.ttft_seconds - share
-    demand = load.arrivals * (1.0 + service.headroom)
-    pooled = service.router_policy in POOLED_POLICIES
-    sizing = smallest_pool(demand, distribution, target, targets.allowance, pooled=pooled)
-    half = load.arrivals * (1.0 + service.headroom / 2)
-    trigger = smallest_pool(half, distribution, target, targets.allowance, pooled=pooled).workers
-    busy = load.arrivals * service_time.mean_seconds
+    allowed = settings.violation_share * targets.allowance
+    if service.late_demotion:
+        allowed = max(allowed, settings.violation_with_demotion)
+
+    def sized(rate: float) -> Sizing:
+        return smallest_pool(
+            rate, distribution, target, targets.allowance, allowed=allowed, arrival_scv=load.arrival_scv,
+            pooled=service.router_policy in POOLED_POLICIES,
+        )  # fmt: skip
+
+    sizing = sized(ahead.rate)
+    trigger = sizing.workers if ahead.trigger == ahead.rate else sized(ahead.trigger).workers
+    busy = arrivals * service_time.mean_seconds
     numbers |= {
         "secondsPerPrompt": service_time.mean_seconds,
         "busyWorkers": busy,
         "predictedViolation": sizing.violation,
         "allowedViolation": sizing.allowed,
-        "headroom": service.headroom,
+        "promptsPerSecondAhead": ahead.rate,
+        "arrivalScv": load.arrival_scv,
         "need": sizing.workers,
     }
     percentile = f"p{targets.quantile * 100:g}"
     rule = "keeps" if sizing.workers == 1 else "keep"
     ttft = format_seconds(targets.ttft_seconds)
     because = (
-        f"{load.arrivals:.2g} prompts/s x {service_time.mean_seconds:.2g} s each = {busy:.2f} busy workers; with "
-        f"{service.headroom:.0%} headroom {sizing.workers} {rule} TTFT {percentile} below {ttft} "
+        f"{arrivals:.2g} prompts/s x {service_time.mean_seconds:.2g} s each = {busy:.2f} busy workers; "
+        f"{ahead.because}: {sizing.workers} {rule} TTFT {percentile} below {ttft} "
         f"(predicted violation {sizing.violation:.1%}, allowed {sizing.allowed:.1%})"
     )
     why_not = ""
     if not sizing.feasible:
         because = (
-            f"{load.arrivals:.2g} prompts/s x {service_time.mean_seconds:.2g} s each = {busy:.2f} busy workers; "
+            f"{arrivals:.2g} prompts/s x {service_time.mean_seconds:.2g} s each = {busy:.2f} busy workers; "
             f"{sizing.workers} carry that, but {sizing.infeasible_share:.0%} of the prompts alone take longer "
             f"than TTFT {ttft}, whatever the number of workers"
         )

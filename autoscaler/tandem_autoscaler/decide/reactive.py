@@ -81,7 +81,7 @@ def raise_prefill(
 
 def raise_decode(
     need: Need, state: ServiceState, service: Service, pool: Pool, targets: Targets, load: Load, counts: RoleCount,
-    memory: RoleMemory, settings: Settings, *, full: bool,
+    memory: RoleMemory, settings: Settings, cold_start_seconds: float, *, full: bool,
 ) -> Raise | None:  # fmt: skip
     """More decode workers than the model asks for, or None."""
     base = need.workers or 0
@@ -98,13 +98,18 @@ def raise_decode(
             )  # fmt: skip
     if not need.feasible or load.flushing:
         return None
-    # The stock: a batch above the limit now, whatever the rates of the last minute say.
-    if limit and counts.ready and running > limit * counts.ready:
-        workers = max(base, min(2 * max(base, 1), math.ceil(running / limit)))
+    # The stock: what is in decode by the time that a new worker serves, whatever the rates of the last minute say.
+    # Answers that become longer show here first, long before the first of them ends (ALGORITHM 7c).
+    coming = running + load.decode_growth * cold_start_seconds
+    asked = 4.0 * (load.arrivals or 0.0) * (state.output_tokens or 0.0) * targets.tpot_seconds
+    stock = max(running, min(coming, asked))
+    if limit and counts.ready and stock > limit * counts.ready:
+        workers = max(base, min(2 * max(base, 1), math.ceil(stock / limit)))
         if workers > base:
+            more = f", {stock:.0f} when a new worker serves" if stock > running else ""
             return Raise(
                 workers, Why.BACKLOG,
-                f"{running:.1f} sequences are in decode and {limit:.1f} fit one worker's TPOT",
+                f"{running:.1f} sequences are in decode{more}, and {limit:.1f} fit one worker's TPOT",
             )  # fmt: skip
     return _burning(
         decode_role(service), ("gate_tpot", "tpot", "inter_token"), targets.tpot_seconds, "TPOT", need, state,

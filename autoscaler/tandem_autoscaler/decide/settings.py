@@ -17,6 +17,15 @@ class Settings:
     blind_seconds: float = 180.0
     coverage: float = 0.7
     safety: float = 0.95  # of each target
+    # Highest predicted share of late prompts, as a part of the allowance, and, where the workers' queues let prompts
+    # that would be late yield (late demotion), absolutely: such a queue makes up for a much smaller pool.
+    violation_share: float = 0.8
+    violation_with_demotion: float = 0.25
+    prior_ratio: float = 1.3  # of the demand to come over the present one, until the service's own is known
+    most_arrival_scv: float = 8.0
+    trigger_share: float = 1.0  # of the headroom, that may be used up before a pool grows
+    reaction_seconds: float = 10.0  # from a change to the decision: two ticks
+    negligible_requests: float = 0.5  # fewer expected than these within the horizon are none
     fluctuation: float = 1.5  # z of square-root staffing
     kv_fill: float = 0.92
     young_seconds: float = 120.0

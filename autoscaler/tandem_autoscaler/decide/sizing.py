@@ -56,7 +56,8 @@ def decide(
         state = _forget_decisions(state, service, now)
         return state, Outcome({}, ttft, tpot, not_sizing(service, (ttft, tpot)))
 
-    state, load = measure(state, service, settings)
+    cold = cold_start_seconds(state, service, settings)
+    state, load = measure(state, service, settings, cold + settings.reaction_seconds)
     of_decode = counts.get(decode_role(service))
     full = of_decode is not None and decode_is_full(service, load, of_decode, settings)
     state = learn(state, service, settings, wall, decode_bound=full and service.disaggregated)
@@ -64,7 +65,6 @@ def decide(
         state = replace(state, active_at_seconds=now)
 
     qualities = {r: quality(counts[r], state.memory(r), now, settings) for r in service.pools}
-    cold = cold_start_seconds(state, service, settings)
     wished, needs = wishes(state, service, targets, load, counts, full, cold, settings)
     burning = (burns(state, service, targets, settings) or 0.0) >= 1.0
     fresh = all(
@@ -79,7 +79,7 @@ def decide(
             memory = replace(
                 memory, manual_until_seconds=now + service.confirm_seconds, quiet_since_seconds=now
             )
-        memory = remember(memory, wish.workers, now)
+        memory = remember(memory, wish.workers, now, service.confirm_seconds)
         others = [p for r, p in service.pools.items() if r != role]
         at = Conditions(
             now_seconds=now, quality=qualities[role], all_fresh=fresh, known=wish.known, burning=burning,

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tandem_api import names
+from tandem_autoscaler.decide.burstiness import Burstiness
+from tandem_autoscaler.decide.demand import MOST_RATIO, Demand
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
 from tandem_autoscaler.model.decode import DecodeModel
@@ -18,9 +20,11 @@ PROMPT_BASE = "promptBaseSeconds"
 PROMPT_PER_TOKEN = "promptSecondsPerToken"
 STEP_BASE = "stepBaseSeconds"
 STEP_PER_SEQUENCE = "stepSecondsPerSequence"
+STEP_PER_CONTEXT = "stepSecondsPerContextToken"
 OUTPUT_TOKENS = "outputTokens"
 PROMPT_TOKENS = "promptTokens"
 COLD_START = "coldStartSeconds"
+DEMAND_RATIO = "demandRatio"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,11 @@ class ServiceState:
     decode: DecodeModel
     lengths: Lengths | None = None  # of prompts, as they arrive
     hit_share: float = 0.0  # of prompt tokens found in the prefix cache
+    prefill_demand: Demand = field(
+        default_factory=Demand
+    )  # work of the prompts per second (PrefillModel.work)
+    decode_demand: Demand = field(default_factory=Demand)  # output tokens per second
+    burstiness: Burstiness = field(default_factory=Burstiness)
     output_tokens: float | None = None
     decode_ttft: Samples = field(default_factory=Samples)
     cold_starts: Mapping[str, float] = field(default_factory=dict)  # pod uid -> seconds
@@ -78,17 +87,31 @@ def fresh_state(service: Service, now_seconds: float, settings: Settings) -> Ser
         prefill = replace(prefill, base_seconds=base, seconds_per_token=slope, remembered=True)
     base, slope = of_decode.get(STEP_BASE), of_decode.get(STEP_PER_SEQUENCE)
     if base is not None and slope is not None and base >= 0 and slope >= 0 and base + slope > 0:
-        decode = replace(decode, base_seconds=base, seconds_per_sequence=slope)
+        context = of_decode.get(STEP_PER_CONTEXT)
+        decode = replace(
+            decode,
+            base_seconds=base,
+            seconds_per_sequence=slope,
+            seconds_per_context_token=context if context is not None and context >= 0 else None,
+        )
     tokens = of_prefill.get(PROMPT_TOKENS)
+    decode = decode.at_context((tokens or 0.0) + (of_decode.get(OUTPUT_TOKENS) or 0.0) / 2)
     return ServiceState(
         history=begin(now_seconds),
         prefill=prefill,
         decode=decode,
         lengths=((tokens, 1.0),) if tokens is not None and tokens > 0 else None,
+        prefill_demand=_demand(of_prefill),
+        decode_demand=_demand(of_decode),
         output_tokens=of_decode.get(OUTPUT_TOKENS) or None,
         remembered_cold_start=of_prefill.get(COLD_START) or of_decode.get(COLD_START),
         active_at_seconds=now_seconds,
     )
+
+
+def _demand(numbers: Mapping[str, float]) -> Demand:
+    ratio = numbers.get(DEMAND_RATIO)
+    return Demand(remembered_ratio=ratio if ratio is not None and 0 < ratio <= MOST_RATIO else None)
 
 
 def _numbers(status: Mapping[str, Any], role: str) -> dict[str, float]:

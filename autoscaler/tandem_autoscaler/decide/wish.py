@@ -47,7 +47,7 @@ def wishes(
         )
         raised = raise_decode(
             need, state, service, service.pools[decode], targets, load, counts[decode], state.memory(decode), settings,
-            full=full,
+            cold, full=full,
         )  # fmt: skip
         by_role[decode].append(_wish(need, raised, Why.TPOT_NEED))
     joined = {role: _joined(found) for role, found in by_role.items()}

@@ -141,10 +141,13 @@ def _service(manifest: Manifest, replicas: dict[tuple[str, str, str], int], pods
         pods=tuple(sorted((p for p in pods if p.role in names.ROLES), key=lambda p: p.name)),
         routers=tuple(sorted((p for p in pods if p.role == names.COMPONENT_ROUTER), key=lambda p: p.name)),
         gpu_budget=spec.gpu_budget,
-        headroom=scaling.headroom_percent / 100,
+        priority=scaling.priority,
+        headroom=None if scaling.headroom_percent is None else scaling.headroom_percent / 100,
+        demand_quantile=scaling.demand_percentile / 100,
         confirm_seconds=parse_seconds(scaling.scale_down.confirm),
         cold_start_seconds=parse_seconds(scaling.cold_start) if scaling.cold_start else None,
         router_policy=spec.router.policy,
+        late_demotion=spec.engine.late_demotion,
         status=manifest.get("status") or {},
     )
 

@@ -75,9 +75,13 @@ class Service:
     pods: tuple[Pod, ...] = ()
     routers: tuple[Pod, ...] = ()
     gpu_budget: int | None = None
-    headroom: float = 0.25
+    priority: int = 0  # among the services that share a fleet's GPUs
+    # Constant capacity above the measured demand; None: learnt from how the demand has moved (decide/demand.py).
+    headroom: float | None = None
+    demand_quantile: float = 0.8  # of the highest demand until new workers serve; used without `headroom`
     confirm_seconds: float = 60.0
     cold_start_seconds: float | None = None
+    late_demotion: bool = False  # prompts that would be late yield to those that can still be on time
     router_policy: str = "power_of_two"
     status: Mapping[str, object] = field(default_factory=dict)  # as the API server has it, for restarts
 

@@ -1,12 +1,14 @@
-"""How long one token takes in a batch of B: tau(B) = d0 + d1 B, learnt from time per token and batch.
+"""How long one token takes in a batch of B with contexts of c tokens: tau = d0 + d1 B + d2 B c (ALGORITHM 4.2).
 
-On a GPU d0 (reading the weights) rules and batching is nearly free; on a CPU d1 rules. Neither the size nor the
-shape of the prior need be right, so both are fitted, the shape only as far as batches of different size were seen.
+On a GPU d0 (reading the weights) rules and batching is nearly free; on a CPU d1 rules; with long contexts d2 does, the
+reading of the KV cache. Neither the size nor the proportions of the prior need be right: all three are learnt from time
+per token, batch and context, the proportions only as far as batches and contexts of different size were seen.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tandem_autoscaler.model.line import Line, Sample, fit, with_sample
+from tandem_autoscaler.model.line import Sample, Samples, fit
 
 _MOST_WEIGHT = 200.0  # tokens; one tick counts no more
 # Weight of the prior's shape, in tokens, against what the samples say.
@@ -22,17 +24,21 @@ class DecodePrior:
     """
 
     base_seconds: float = 0.0068
-    seconds_per_sequence: float = 0.00068
+    seconds_per_sequence: float = 0.00034
+    # d2 / d1: 8.4e-4 (8B on H200) and 2.3e-3 (70B on four H100) per token in the measured sweeps.
+    context_weight: float = 1e-3
 
 
 @dataclass(frozen=True)
 class DecodeModel:
-    """`base_seconds` and `seconds_per_sequence` are None until learnt or remembered."""
+    """The three coefficients are None until learnt or remembered."""
 
     prior: DecodePrior = field(default_factory=DecodePrior)
+    context_tokens: float = 1.0  # of the sequences that are asked about: a mean prompt and half an output
     base_seconds: float | None = None
     seconds_per_sequence: float | None = None
-    samples: tuple[Sample, ...] = ()
+    seconds_per_context_token: float | None = None
+    samples: Samples = field(default_factory=Samples)
 
     @property
     def known(self) -> bool:
@@ -44,10 +50,10 @@ class DecodeModel:
 
         What was remembered from before a restart was proven then.
         """
-        if not self.samples:
+        if not len(self.samples):
             return self.known
-        batches = [sample.x for sample in self.samples]
-        return min(batches) <= 2.0 or max(batches) >= 2.0 * min(batches)
+        least, most = float(self.samples.first_x.min()), float(self.samples.first_x.max())
+        return least <= 2.0 or most >= 2.0 * least
 
     @property
     def base_seconds_now(self) -> float:
@@ -57,10 +63,24 @@ class DecodeModel:
     def seconds_per_sequence_now(self) -> float:
         return self._line()[1]
 
-    def _line(self) -> tuple[float, float]:
+    def at_context(self, tokens: float) -> "DecodeModel":
+        """The same model, asked about sequences of so many tokens."""
+        return replace(self, context_tokens=max(1.0, tokens))
+
+    def _coefficients(self) -> tuple[float, float, float]:
+        """(d0, d1, d2)."""
         if self.base_seconds is None or self.seconds_per_sequence is None:
-            return self.prior.base_seconds, self.prior.seconds_per_sequence
-        return self.base_seconds, self.seconds_per_sequence
+            each = self.prior.seconds_per_sequence
+            return self.prior.base_seconds, each, each * self.prior.context_weight
+        context = self.seconds_per_context_token
+        if context is None:
+            context = self.seconds_per_sequence * self.prior.context_weight
+        return self.base_seconds, self.seconds_per_sequence, context
+
+    def _line(self) -> tuple[float, float]:
+        """(d0, cost of one more sequence at `context_tokens`)."""
+        base, each, context = self._coefficients()
+        return base, each + context * self.context_tokens
 
     def seconds(self, batch: float) -> float:
         """Time per token with `batch` sequences at once."""
@@ -77,11 +97,23 @@ class DecodeModel:
             return most if base <= target_seconds else 0.0
         return min(most, (target_seconds - base) / slope)
 
-    def learn(self, at_seconds: float, *, batch: float, seconds: float, tokens: float) -> "DecodeModel":
-        """One pod's interval: mean sequences per step, mean time per token, tokens produced."""
+    def sample(self, *, batch: float, seconds: float, tokens: float) -> Sample | None:
+        """One pod's interval: mean sequences per step, mean time per token, tokens produced, at `context_tokens`."""
         if not (seconds > 0 and tokens > 0 and batch > 0) or seconds == float("inf"):
+            return None
+        batch = max(1.0, batch)
+        return Sample((batch, batch * self.context_tokens), seconds, tokens)
+
+    def learn(self, at_seconds: float, found: Sequence[Sample]) -> "DecodeModel":
+        """With one tick's samples."""
+        if not found:
             return self
-        sample = Sample(at_seconds, max(1.0, batch), seconds, min(tokens, _MOST_WEIGHT))
-        samples = with_sample(self.samples, sample)
-        line = fit(samples, at_seconds, Line(*self._line()), shape_weight=_SHAPE_WEIGHT)
-        return replace(self, base_seconds=line.base, seconds_per_sequence=line.slope, samples=samples)
+        samples = self.samples.plus(at_seconds, found, _MOST_WEIGHT)
+        base, each, context = fit(samples, at_seconds, self._coefficients(), shape_weight=_SHAPE_WEIGHT)
+        return replace(
+            self,
+            base_seconds=base,
+            seconds_per_sequence=each,
+            seconds_per_context_token=context,
+            samples=samples,
+        )

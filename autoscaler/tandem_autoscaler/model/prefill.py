@@ -1,12 +1,17 @@
-"""How long a worker computes one prompt, alone: S(n) = a + b n, n the tokens that it computes itself.
+"""How long a worker computes one prompt, alone: S(n) = a + b x(n), x(n) = n + k n^2 for n tokens that it computes.
+
+k n is what attention adds to a token's cost. It is a property of the model's shape more than of the machine (4.2:
+d_model n_layer / P, times how much worse attention kernels do), so it is given and only a and b are learnt.
 
 The hardware may be unknown (a CPU, a new GPU), so the line may lie orders of magnitude from the prior's, and is
 believed from the first requests on.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tandem_autoscaler.model.line import Line, Sample, fit, with_sample
+from tandem_autoscaler.model.line import Sample, Samples, fit
 from tandem_autoscaler.model.prompt_lengths import Lengths
 from tandem_autoscaler.model.queueing import Distribution, erlang_c
 
@@ -28,6 +33,8 @@ class PrefillPrior:
 
     base_seconds: float = 0.010
     seconds_per_token: float = 36e-6
+    # 2.8e-5 and 2.7e-5 per token in the measured sweeps of an 8B and a 70B model (fp8, H200 and H100).
+    curvature: float = 2.7e-5
 
 
 @dataclass(frozen=True)
@@ -37,55 +44,68 @@ class PrefillModel:
     prior: PrefillPrior = field(default_factory=PrefillPrior)
     base_seconds: float | None = None
     seconds_per_token: float | None = None
-    samples: tuple[Sample, ...] = ()
+    samples: Samples = field(default_factory=Samples)
     remembered: bool = False  # from before a restart: it stands until enough new samples say otherwise
 
     @property
     def requests(self) -> float:
         """Requests that it was learnt from."""
-        return sum(sample.weight for sample in self.samples)
+        return self.samples.weight
 
     @property
     def known(self) -> bool:
         """False until enough was measured here, or remembered."""
         return self.base_seconds is not None and (self.remembered or self.requests >= FEWEST_REQUESTS)
 
-    def _line(self) -> Line:
+    def _line(self) -> tuple[float, float]:
         if self.base_seconds is None or self.seconds_per_token is None:
-            return Line(self.prior.base_seconds, self.prior.seconds_per_token)
-        return Line(self.base_seconds, self.seconds_per_token)
+            return self.prior.base_seconds, self.prior.seconds_per_token
+        return self.base_seconds, self.seconds_per_token
+
+    def work(self, tokens: float) -> float:
+        """x(n): `tokens` as if each cost the same."""
+        return tokens + self.prior.curvature * tokens * tokens
 
     def seconds(self, tokens: float) -> float:
         """Service time of a prompt of which `tokens` are computed here."""
-        unsure = self.samples and not self.remembered and self.requests < ENOUGH_REQUESTS
-        return self._line().at(tokens) * (UNSURE_FACTOR if unsure else 1.0)
+        base, slope = self._line()
+        return (base + slope * self.work(tokens)) * self._margin()
+
+    def _margin(self) -> float:
+        unsure = len(self.samples) and not self.remembered and self.requests < ENOUGH_REQUESTS
+        return UNSURE_FACTOR if unsure else 1.0
 
     def distribution(self, found: Lengths) -> Distribution:
         """Service times of prompts with these (already shortened) lengths."""
-        return [(self.seconds(tokens), share) for tokens, share in found]
+        (base, slope), margin = self._line(), self._margin()
+        return [((base + slope * self.work(tokens)) * margin, share) for tokens, share in found]
 
-    def learn(
-        self, at_seconds: float, *, sojourn_seconds: float, finished_per_second: float, tokens: float, weight: float,
-        service_scv: float = 0.0, workers: int = 1,
-    ) -> "PrefillModel":  # fmt: skip
-        """One pod's interval: mean time from arrival to first token, completions per second, mean tokens.
+    def sample(
+        self, *, seconds: float | None, tokens: float, requests: float, length_scv: float = 0.0
+    ) -> Sample | None:
+        """One pod's interval: mean service time (None: not to be told), mean tokens computed, number of requests.
 
-        The time contains the wait; `service_seconds` takes it out. `weight` is the number of requests.
+        `length_scv` is the squared coefficient of variation of the lengths: the mean of n^2 is m^2 (1 + scv). None
+        when it says nothing that could be believed.
         """
-        service = service_seconds(sojourn_seconds, finished_per_second, service_scv, workers=workers)
-        if service is None or not weight > 0 or not 0 < tokens < 1e9:
-            return self
+        if seconds is None or not 0 < seconds < math.inf or not requests > 0 or not 0 < tokens < 1e9:
+            return None
         # A prompt computes one token at least (as in `shortened`): a mean near zero would make the slope infinite.
         tokens = max(1.0, tokens)
-        alone = self.prior.base_seconds + self.prior.seconds_per_token * tokens
-        if not LEAST_GAIN <= service / alone <= MOST_GAIN:
+        work = tokens + self.prior.curvature * tokens * tokens * (1.0 + max(0.0, length_scv))
+        alone = self.prior.base_seconds + self.prior.seconds_per_token * work
+        return Sample((work,), seconds, requests) if LEAST_GAIN <= seconds / alone <= MOST_GAIN else None
+
+    def learn(self, at_seconds: float, found: Sequence[Sample]) -> "PrefillModel":
+        """With one tick's samples."""
+        if not found:
             return self
-        samples = with_sample(self.samples, Sample(at_seconds, tokens, service, min(weight, _MOST_WEIGHT)))
+        samples = self.samples.plus(at_seconds, found, _MOST_WEIGHT)
         learnt = replace(self, samples=samples)
         if self.remembered and learnt.requests < FEWEST_REQUESTS:
             return learnt
-        line = fit(samples, at_seconds, self._line(), shape_weight=_SHAPE_WEIGHT)
-        return replace(learnt, base_seconds=line.base, seconds_per_token=line.slope, remembered=False)
+        base, slope = fit(samples, at_seconds, self._line(), shape_weight=_SHAPE_WEIGHT)
+        return replace(learnt, base_seconds=base, seconds_per_token=slope, remembered=False)
 
 
 def service_seconds(

@@ -94,17 +94,17 @@ UTILISATION_WHEN_INFEASIBLE = 0.85
 
 def smallest_pool(
     arrivals: float, distribution: Distribution, target_seconds: float, allowance: float, *,
-    arrival_scv: float = 1.0, pooled: bool = True, most: int = 100_000,
+    allowed: float | None = None, arrival_scv: float = 1.0, pooled: bool = True, most: int = 100_000,
 ) -> Sizing:  # fmt: skip
-    """min{c > R : P(c) <= allowed}, with allowed = 0.8 x allowance.
+    """min{c > R : P(c) <= allowed}; `allowed` is 0.8 x allowance unless given.
 
     Prompts that are late by themselves cannot be helped by workers: when they alone take half of the allowance,
     the rest is sized as if they were permitted, and `feasible` is False. Zero workers suffice for no arrivals.
     """
     hopeless = sum(share for seconds, share in distribution if seconds >= target_seconds)
-    allowed, feasible = 0.8 * allowance, hopeless < allowance / 2
+    allowed, feasible = 0.8 * allowance if allowed is None else allowed, hopeless < allowance / 2
     if not feasible:
-        allowed = hopeless + allowance / 2
+        allowed = hopeless + max(allowance / 2, allowed - allowance)
     mean = moments(distribution).mean_seconds
     load = max(0.0, arrivals * mean)
     if load <= 0 or not math.isfinite(load):

@@ -4,6 +4,12 @@ import math
 import operator
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import cached_property
+
+# A bucket without width (`le="0"`) gets one, far below what a clock can tell.
+_LEAST_WIDTH = 1e-9
+
+_Bucket = tuple[float, float, float]  # lower edge, upper edge, share of the observations
 
 
 @dataclass(frozen=True)
@@ -17,7 +23,7 @@ class Histogram:
     counts: tuple[float, ...]
     total: float
 
-    @property
+    @cached_property
     def count(self) -> float:
         return sum(self.counts)
 
@@ -136,64 +142,106 @@ class Tail:
 
 
 def sum_within(first: Histogram, second: Histogram, value: float) -> Share | None:
-    """Share of X + Y <= value, X and Y independent with these histograms.
+    """Share of X + Y <= value, X and Y independent with these histograms; None without observations of either.
 
     Under disaggregation the user's TTFT is the prefill worker's plus the decode worker's, and no one measures
     the sum, so it is put together here. Bounds: each observation at its bucket's upper (lower share) or lower
-    edge (upper share); the estimate takes each bucket's middle (geometric means would overstate small ones).
+    edge (upper share); the estimate takes the values of a bucket to lie evenly in it.
     """
-    if first.count <= 0 or second.count <= 0:
+    xs, ys = _filled(first), _filled(second)
+    if not xs or not ys:
         return None
-    sums = {"lower": 0.0, "upper": 0.0, "estimate": 0.0}
-    resolved = True
-    norm = first.count * second.count
-    for i, count_x in enumerate(first.counts):
-        if count_x == 0:
-            continue
-        low_x, high_x = first.edges[i - 1] if i else 0.0, first.edges[i]
-        for j, count_y in enumerate(second.counts):
-            if count_y == 0:
-                continue
-            low_y, high_y = second.edges[j - 1] if j else 0.0, second.edges[j]
-            weight = count_x * count_y / norm
-            sums["lower"] += weight * (high_x + high_y <= value)
-            # Buckets are open below: what lies in (low, high] exceeds low.
-            sums["upper"] += weight * (low_x + low_y < value)
-            if not math.isinf(high_x + high_y):
-                sums["estimate"] += weight * _overlap(low_x, high_x, low_y, high_y, value)
-            if i == 0 and j == 0 and high_x + high_y > value:
-                resolved = False
-    return Share(sums["lower"], sums["upper"], sums["estimate"], resolved)
-
-
-def _overlap(low_x: float, high_x: float, low_y: float, high_y: float, value: float) -> float:
-    """P(X + Y <= value) for two uniform variables."""
-    a, b = sorted((high_x - low_x, high_y - low_y))
-    rest = value - low_x - low_y
-    if rest <= 0:
-        return 0.0
-    if rest >= a + b:
-        return 1.0
-    if a == 0:
-        return min(1.0, rest / b) if b else 1.0
-    if rest <= a:
-        return rest * rest / (2 * a * b)
-    if rest <= b:
-        return (rest - a / 2) / b
-    return 1.0 - (a + b - rest) ** 2 / (2 * a * b)
+    lower = sum([p * q for _, high_x, p in xs for _, high_y, q in ys if high_x + high_y <= value])
+    # Buckets are open below: what lies in (low, high] exceeds low.
+    upper = sum([p * q for low_x, _, p in xs for low_y, _, q in ys if low_x + low_y < value])
+    in_first = first.counts[0] > 0 and second.counts[0] > 0
+    resolved = not (in_first and first.edges[0] + second.edges[0] > value)
+    return Share(lower, upper, _Sum(xs, ys).share_within(value), resolved)
 
 
 def sum_tail(first: Histogram, second: Histogram, quantile: float) -> float | None:
-    """The `quantile` of X + Y by bisection on `sum_within`'s estimate; None without observations."""
-    if first.count <= 0 or second.count <= 0:
+    """The `quantile` of X + Y; None without observations.
+
+    Twice the highest edge where it lies in the buckets without an upper one.
+    """
+    xs, ys = _filled(first), _filled(second)
+    if not xs or not ys:
         return None
-    finite = [edge for edge in (*first.edges, *second.edges) if not math.isinf(edge)]
-    low, high = 0.0, 2.0 * max(finite, default=0.0)
-    for _ in range(40):
-        middle = (low + high) / 2
-        share = sum_within(first, second, middle)
-        if share is not None and share.estimate >= quantile:
-            high = middle
-        else:
-            low = middle
-    return high
+    found = _Sum(xs, ys).tail(quantile)
+    if found is not None:
+        return found
+    return 2.0 * max((edge for edge in (*first.edges, *second.edges) if not math.isinf(edge)), default=0.0)
+
+
+def _filled(histogram: Histogram) -> list[_Bucket]:
+    """Buckets with observations."""
+    edges, count = histogram.edges, histogram.count
+    return [
+        (edges[index - 1] if index else 0.0, edges[index], inside / count)
+        for index, inside in enumerate(histogram.counts)
+        if inside > 0
+    ]
+
+
+class _Sum:
+    """The distribution of X + Y, of the finite buckets: what lies in one without an upper edge is within nothing.
+
+    With F the distribution of X and G its integral, a bucket (l, h] of Y with share q adds
+    q (G(v - l) - G(v - h)) / (h - l) to P(X + Y <= v): exact, and no dearer than Y has buckets.
+    """
+
+    def __init__(self, xs: list[_Bucket], ys: list[_Bucket]) -> None:
+        self._ys = [(low, max(high, low + _LEAST_WIDTH), q) for low, high, q in ys if not math.isinf(high)]
+        # From each of `_starts` on, up to the next: F at the start, its density, and G at the start.
+        self._starts: list[float] = []
+        self._pieces: list[tuple[float, float, float]] = []
+        below = integral = end = 0.0
+        for low, high, p in xs:
+            if math.isinf(high):
+                continue
+            integral += below * (low - end)
+            end = max(high, low + _LEAST_WIDTH)
+            density = p / (end - low)
+            self._starts += (low, end)
+            self._pieces.append((below, density, integral))
+            integral += (end - low) * (below + p / 2.0)
+            below += p
+            self._pieces.append((below, 0.0, integral))
+
+    def share_within(self, value: float) -> float:
+        """P(X + Y <= value)."""
+        return sum(
+            [
+                q * (self._integral(value - low) - self._integral(value - high)) / (high - low)
+                for low, high, q in self._ys
+            ]
+        )
+
+    def _integral(self, at: float) -> float:
+        index = bisect_right(self._starts, at) - 1
+        if index < 0:
+            return 0.0
+        below, density, integral = self._pieces[index]
+        beyond = at - self._starts[index]
+        return integral + beyond * (below + density * beyond / 2.0)
+
+    def tail(self, quantile: float) -> float | None:
+        """The value below which a share of `quantile` lies; None when it is among the unbounded ones.
+
+        Between two neighbouring sums of edges the distribution is a parabola, so three values of it tell it all.
+        """
+        edges_y = {edge for low, high, _ in self._ys for edge in (low, high)}
+        knots = sorted({x + y for x in self._starts for y in edges_y})
+        index = bisect_left(knots, quantile - 1e-9, key=self.share_within)
+        if index == len(knots):
+            return None
+        if index == 0:
+            return knots[0]
+        low, high = knots[index - 1], knots[index]
+        below, middle, above = map(self.share_within, (low, (low + high) / 2.0, high))
+        curve = 2.0 * (above + below - 2.0 * middle)
+        slope = above - below - curve
+        lacking = quantile - below
+        root = slope + math.sqrt(max(0.0, slope * slope + 4.0 * curve * lacking))
+        part = min(1.0, 2.0 * lacking / root) if root > 0 else 1.0
+        return low + (high - low) * part

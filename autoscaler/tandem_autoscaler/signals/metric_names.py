@@ -11,6 +11,8 @@ HISTOGRAMS: Final[dict[str, tuple[str, ...]]] = {
     # From request received to first content, with an edge exactly on the target (our gate).
     "gate_ttft": ("tandem:ttft_seconds",),
     "gate_tpot": ("tandem:tpot_seconds",),
+    # Observed with the first token, each request once and where its prompt was computed; two edges per octave.
+    "gate_prompt_tokens": ("tandem:prompt_tokens",),
     "ttft": ("vllm:time_to_first_token_seconds",),
     # Per token and request. `time_per_output_token_seconds` meant the same until vLLM 0.11.
     "tpot": ("vllm:request_time_per_output_token_seconds", "vllm:time_per_output_token_seconds"),
@@ -31,6 +33,8 @@ COUNTERS: Final[dict[str, tuple[str, ...]]] = {
     "finished_total": ("vllm:request_success_total",),
     "preemptions_total": ("vllm:num_preemptions_total",),
     "gate_requests_total": ("tandem:requests_total",),
+    # Time with at least one prompt inside the engine that has no first token yet.
+    "gate_prefill_busy_seconds_total": ("tandem:prefill_busy_seconds_total",),
     # The router counts a P/D request when the decode worker begins to answer, so this is no arrival count.
     "router_requests_total": ("vllm_router_pd_requests_total", "vllm_router_requests_total"),
 }

@@ -178,21 +178,18 @@ def _snapshots(
     index = _Pods(services)
     families: dict[str, Families] = {}
     for name in QUERIES:
+        part = name if name in ("bucket", "sum", "count") else ""
         for item in answers[name]:
-            labels = dict(item["metric"])
+            labels: dict[str, str] = item["metric"]
             uid = index.uid_of(labels)
-            metric = labels.pop("__name__", "")
             if uid is None:
                 continue
-            part = name if name in ("bucket", "sum", "count") else ""
+            target = families.get(uid)
+            if target is None:
+                target = families[uid] = Families()
+            metric = labels.get("__name__", "")
             base = metric.removesuffix(f"_{part}") if part else metric
-            target = families.setdefault(uid, Families())
-            if name == "labelled":
-                target.add(base, part, labels, float(item["value"][1]))
-            else:
-                target.add(
-                    base, part, {"le": labels["le"]} if "le" in labels else {}, float(item["value"][1])
-                )
+            target.add(base, part, labels, float(item["value"][1]))
     scraped: dict[str, float] = {}
     for item in answers["scraped_at"]:
         uid = index.uid_of(item["metric"])
@@ -218,8 +215,16 @@ class _Pods:
         pods: list[Pod] = [pod for service in services for pod in (*service.pods, *service.routers)]
         self._by_name = {(pod.namespace, pod.name): pod.uid for pod in pods}
         self._by_address = {pod.ip: pod.uid for pod in pods if pod.ip}
+        # All series of a pod have the same of these labels.
+        self._found: dict[tuple[str | None, ...], str | None] = {}
 
     def uid_of(self, labels: Mapping[str, str]) -> str | None:
+        identity = tuple([labels.get(name) for name in _GROUPING])
+        if identity not in self._found:
+            self._found[identity] = self._search(labels)
+        return self._found[identity]
+
+    def _search(self, labels: Mapping[str, str]) -> str | None:
         for namespace_label in _NAMESPACE_LABELS:
             for pod_label in _POD_LABELS:
                 uid = self._by_name.get((labels.get(namespace_label, ""), labels.get(pod_label, "")))

@@ -1,24 +1,20 @@
 """One pod's readings over time, with counter resets taken out."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tandem_autoscaler.signals.histogram import Histogram
+from tandem_autoscaler.signals.layout import Histograms, Layout, Vector, layout_of
 from tandem_autoscaler.signals.source import PodReading
 
 # Points are kept this long, and beyond `_FINE_SECONDS` only every `_COARSE_SECONDS`: the long windows need no more.
+# At a tick of 5 s that is 33 points of 2 kB, 66 kB for a busy worker; one that does nothing keeps a single one.
 KEEP_SECONDS = 330.0
 _FINE_SECONDS = 75.0
 _COARSE_SECONDS = 15.0
-
-
-@dataclass(frozen=True)
-class Point:
-    """Cumulative values since the track began, never falling except `arrivals_total` by a request or two."""
-
-    at_seconds: float
-    counters: Mapping[str, float]
-    histograms: Mapping[str, Histogram]
 
 
 @dataclass(frozen=True)
@@ -32,9 +28,12 @@ class Step:
     gauges: Mapping[str, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Track:
     """Successive points of one pod, oldest first.
+
+    A point is the vector of cumulative values since the track began; only the last element, arrivals, may fall, by a
+    request or two. Points are shared between successive tracks and never written to.
 
     `seen_at_seconds` is when *we* saw the reading change: staleness is judged by it, because the clocks of
     machines may differ by minutes. `born` says that the first point is the pod's own beginning, at zero.
@@ -44,9 +43,19 @@ class Track:
     role: str
     reading: PodReading
     seen_at_seconds: float
-    points: tuple[Point, ...]
+    layout: Layout
+    raw: Vector  # as the pod last told each value
+    times: tuple[float, ...]  # seconds, ascending
+    points: tuple[Vector, ...]
     born: bool = False
     departed: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Track) and (
+            (self.uid, self.role, self.reading, self.seen_at_seconds, self.times, self.born, self.departed)
+            == (other.uid, other.role, other.reading, other.seen_at_seconds, other.times, other.born, other.departed)
+            and all(map(np.array_equal, (self.raw, *self.points), (other.raw, *other.points)))
+        )  # fmt: skip
 
     @staticmethod
     def begin(
@@ -57,103 +66,98 @@ class Track:
         Its counters hold an unknown past, so one point says nothing yet (a new series loses its first
         increment), unless we know when the pod came to be: then they began at zero at that moment.
         """
-        counters, histograms = _with_arrivals(reading), dict(reading.histograms)
-        zero = Point(reading.read_at_seconds, dict.fromkeys(counters, 0.0), {})
-        if born_at_seconds is not None and born_at_seconds < reading.read_at_seconds:
-            empty = {name: histogram.scaled(0.0) for name, histogram in histograms.items()}
-            first = Point(born_at_seconds, zero.counters, empty)
-            points = (first, Point(reading.read_at_seconds, counters, histograms))
-            return Track(reading.uid, role, reading, now_seconds, points, born=True)
-        empty = {name: histogram.scaled(0.0) for name, histogram in histograms.items()}
-        return Track(reading.uid, role, reading, now_seconds, (replace(zero, histograms=empty),))
+        layout = layout_of(reading)
+        raw, at = layout.vector(reading), reading.read_at_seconds
+        zero = np.zeros_like(raw)
+        if born_at_seconds is not None and born_at_seconds < at:
+            times, points = (born_at_seconds, at), (zero, raw)
+            return Track(reading.uid, role, reading, now_seconds, layout, raw, times, points, born=True)
+        return Track(reading.uid, role, reading, now_seconds, layout, raw, (at,), (zero,))
 
     def extended(self, reading: PodReading, role: str, now_seconds: float) -> "Track":
-        """With one more reading; unchanged when it is not a newer one."""
+        """With one more reading; unchanged when it is not a newer one. Whoever is read has not departed."""
         if reading.read_at_seconds == self.reading.read_at_seconds:
-            return self if self.role == role else replace(self, role=role)
+            same = self.role == role and not self.departed
+            return self if same else replace(self, role=role, departed=False)
         if reading.read_at_seconds < self.reading.read_at_seconds:
             # A clock was set back. Begin again rather than compute with negative time.
             return Track.begin(reading, role, now_seconds, born_at_seconds=None)
-        last = self.points[-1]
-        counters, histograms = dict(last.counters), dict(last.histograms)
-        before, after = _with_arrivals(self.reading), _with_arrivals(reading)
-        reset = any(after[name] < before.get(name, 0.0) for name in after if name != "arrivals_total")
-        for name, value in after.items():
-            # After a restart all that it holds is new; a series seen for the first time is of unknown age.
-            change = value if reset else value - before.get(name, value)
-            counters[name] = counters.get(name, 0.0) + change
-        for name, histogram in reading.histograms.items():
-            earlier = self.reading.histograms.get(name)
-            grown = histogram.since(earlier) if earlier is not None else None
-            base = histograms.get(name)
-            if grown is None or base is None or base.edges != histogram.edges:
-                histograms[name] = histogram.scaled(0.0)
-            else:
-                histograms[name] = base.plus(grown)
-        point = Point(reading.read_at_seconds, counters, histograms)
+        if self.layout.fits(reading):
+            return self._followed(self.layout.vector(reading), reading, role, now_seconds)
+        told, wide = layout_of(reading), self._widened(reading)
+        raw = wide.layout.moved(told.vector(reading), told, absent=np.nan)
+        return wide._followed(raw, reading, role, now_seconds)
+
+    def _followed(self, raw: Vector, reading: PodReading, role: str, now_seconds: float) -> "Track":
+        layout = self.layout
+        change = raw - self.raw
+        # Written so that NaN, a value that one of the two lacks, counts as irregular too.
+        if not (change[layout.rising] >= 0.0).all():
+            change, raw = _irregular(layout, self.raw, raw)
+        sums = change[layout.sums]
+        np.maximum(sums, 0.0, out=sums)
+        point = self.points[-1] + change if change.any() else self.points[-1]
+        times, points = _thinned((*self.times, reading.read_at_seconds), (*self.points, point))
+        return Track(self.uid, role, reading, now_seconds, layout, raw, times, points, self.born)
+
+    def _widened(self, reading: PodReading) -> "Track":
+        """With room for the reading's signals. What has no past on the same edges begins at zero."""
+        layout = self.layout.joined(layout_of(reading))
+        if layout == self.layout:
+            return self
         return replace(
             self,
-            role=role,
-            reading=reading,
-            seen_at_seconds=now_seconds,
-            points=_thinned((*self.points, point)),
+            layout=layout,
+            raw=layout.moved(self.raw, self.layout, absent=np.nan),
+            points=tuple(layout.moved(point, self.layout, absent=0.0) for point in self.points),
         )
 
-    def start_of(self, begin_seconds: float) -> Point:
-        """The last point at or before that time, else the first one."""
-        chosen = self.points[0]
-        for point in self.points[1:]:
-            if point.at_seconds > begin_seconds:
-                break
-            chosen = point
-        return chosen
+    def index_at(self, seconds: float) -> int:
+        """Of the last point at or before that time, else of the first one."""
+        return max(0, bisect_right(self.times, seconds) - 1)
 
     def last_step(self) -> Step | None:
         """Between the last two readings; None while there is one only."""
         if len(self.points) < 2:
             return None
-        return step_between(self.points[-2], self.points[-1], self.reading)
+        change = self.points[-1] - self.points[-2]
+        return Step(
+            self.uid, self.times[-1] - self.times[-2], self.layout.values(change),
+            Histograms((self.layout, change)), self.reading.gauges,
+        )  # fmt: skip
 
 
-def step_between(earlier: Point, later: Point, reading: PodReading) -> Step:
-    """The difference of two points of one track."""
-    counters = {name: value - earlier.counters.get(name, 0.0) for name, value in later.counters.items()}
-    histograms = {}
-    for name, histogram in later.histograms.items():
-        before = earlier.histograms.get(name)
-        # Other edges: the target changed in between, and what came before is not comparable.
-        comparable = before is not None and before.edges == histogram.edges
-        histograms[name] = histogram.minus(before) if before is not None and comparable else histogram
-    return Step(reading.uid, later.at_seconds - earlier.at_seconds, counters, histograms, reading.gauges)
+def _irregular(layout: Layout, before: Vector, now: Vector) -> tuple[Vector, Vector]:
+    """(change, last known values) where the pod has restarted or a value is not told.
 
-
-def _with_arrivals(reading: PodReading) -> dict[str, float]:
-    """Counters plus `arrivals_total` = ended + in the system.
-
-    By conservation its growth is what arrived, also while the pod is saturated; counts of finished requests
-    alone stop at the capacity.
+    After a restart all that a counter holds is new. A value told for the first time is of unknown age: no change.
+    The engine's and the gate's counters go together; a histogram is judged by its own buckets.
     """
-    counters = dict(reading.counters)
-    gauges = reading.gauges
-    if "gate_requests_total" in counters and "gate_in_flight" in gauges:
-        counters["arrivals_total"] = counters["gate_requests_total"] + gauges["gate_in_flight"]
-    elif "finished_total" in counters and "running" in gauges:
-        counters["arrivals_total"] = (
-            counters["finished_total"] + gauges["running"] + gauges.get("waiting", 0.0)
-        )
-    elif "ttft" in reading.histograms:
-        counters["arrivals_total"] = reading.histograms["ttft"].count + gauges.get("waiting", 0.0)
-    return counters
+    change = now - before
+    counters = slice(0, len(layout.counters))
+    if (change[counters] < 0).any():
+        change[counters] = now[counters]
+        if layout.arrivals:
+            change[-1] = now[-1]
+    for number, buckets in enumerate(layout.buckets.values()):
+        if (change[buckets] < 0).any():
+            change[buckets] = now[buckets]
+            change[layout.sums.start + number] = now[layout.sums.start + number]
+    return np.nan_to_num(change, nan=0.0), np.where(np.isnan(now), before, now)
 
 
-def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
-    newest = points[-1].at_seconds
-    kept: list[Point] = []
-    for point in points:
-        age = newest - point.at_seconds
-        if age > KEEP_SECONDS:
-            continue
-        if age > _FINE_SECONDS and kept and point.at_seconds - kept[-1].at_seconds < _COARSE_SECONDS:
-            continue
-        kept.append(point)
-    return tuple(kept)
+def _thinned(
+    times: tuple[float, ...], points: tuple[Vector, ...]
+) -> tuple[tuple[float, ...], tuple[Vector, ...]]:
+    """Without what the newest of the points makes superfluous; all before it have been thinned already."""
+    newest, before = times[-1], times[-2]
+    oldest, fine = bisect_left(times, newest - KEEP_SECONDS), bisect_left(times, newest - _FINE_SECONDS)
+    ageing = max(oldest, bisect_left(times, before - _FINE_SECONDS))
+    if oldest == 0 and ageing == fine:
+        return times, points
+    kept = list(range(oldest, ageing))
+    for index in range(ageing, fine):
+        if not kept or times[index] - times[kept[-1]] >= _COARSE_SECONDS:
+            kept.append(index)
+    kept.extend(range(fine, len(times)))
+    return tuple([times[index] for index in kept]), tuple([points[index] for index in kept])

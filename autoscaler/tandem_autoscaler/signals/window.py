@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from tandem_api import names
 from tandem_autoscaler.fleet.service import Service
 from tandem_autoscaler.signals.histogram import Histogram
+from tandem_autoscaler.signals.layout import Histograms, Layout, Vector
 from tandem_autoscaler.signals.source import Snapshot
-from tandem_autoscaler.signals.track import KEEP_SECONDS, Step, Track, step_between
+from tandem_autoscaler.signals.track import KEEP_SECONDS, Step, Track
 
 # A reading older than this says nothing about the present. More than twice the usual scrape interval of 15 s.
 FRESH_SECONDS = 45.0
@@ -39,7 +40,11 @@ class Rates:
 
 @dataclass(frozen=True)
 class History:
-    """All that is remembered of one service's readings."""
+    """All that is remembered of one service's readings. A value: `advance` makes a new one.
+
+    Tracks stand in the order of their uids, so that sums, and what is learnt worker by worker, do not depend on the
+    order in which pods are listed.
+    """
 
     began_at_seconds: float
     now_seconds: float
@@ -47,8 +52,9 @@ class History:
     # When each pod was first listed; None: it was there before we were, so its counters' past is unknown.
     listed_at_seconds: Mapping[str, float | None] = field(default_factory=dict)
     ticks: int = 0
-    # The same rates are asked for by several rules within a tick.
+    # The same rates and the same role's tracks are asked for by several rules within a tick.
     _made: dict[tuple[str, float], Rates] = field(default_factory=dict, compare=False, repr=False)
+    _by_role: dict[str, list[Track]] = field(default_factory=dict, compare=False, repr=False)
 
     def advance(self, service: Service, snapshot: Snapshot) -> "History":
         """With one more snapshot. Time that does not advance changes nothing."""
@@ -65,16 +71,25 @@ class History:
         # A pod that was not there at the last tick came to be since then, so its counters began at zero then.
         first = self.now_seconds if self.ticks else None
         listed = {uid: self.listed_at_seconds.get(uid, first) for uid in roles}
+        known = len(tracks)
         for uid, role in roles.items():
             reading = snapshot.pods.get(uid)
             if reading is None or reading.empty:
                 continue
-            known = tracks.get(uid)
-            if known is None:
-                tracks[uid] = Track.begin(reading, role, now, born_at_seconds=listed[uid])
+            if uid in tracks:
+                tracks[uid] = tracks[uid].extended(reading, role, now)
             else:
-                tracks[uid] = known.extended(reading, role, now)
+                tracks[uid] = Track.begin(reading, role, now, born_at_seconds=listed[uid])
+        if len(tracks) > known:
+            tracks = dict(sorted(tracks.items()))
         return History(self.began_at_seconds, now, tracks, listed, self.ticks + 1)
+
+    def of_role(self, role: str) -> list[Track]:
+        """The role's tracks, departed ones included."""
+        if not self._by_role:
+            for track in self.tracks.values():
+                self._by_role.setdefault(track.role, []).append(track)
+        return self._by_role.get(role, [])
 
     def rates(self, role: str, window_seconds: float) -> Rates:
         """Rates of the role's pods over the window that ends now."""
@@ -84,46 +99,51 @@ class History:
         return made
 
     def _rates(self, role: str, window_seconds: float) -> Rates:
-        now = self.now_seconds
-        begin = now - window_seconds
-        covered = min(window_seconds, max(now - self.began_at_seconds, 0.0))
-        counters: dict[str, float] = {}
-        histograms: dict[str, Histogram] = {}
+        begin = self.now_seconds - window_seconds
+        covered = min(window_seconds, max(self.now_seconds - self.began_at_seconds, 0.0))
+        grown: dict[int, tuple[Layout, Vector]] = {}  # per second, by the layout's identity
         pods, longest = 0, 0.0
-        for track in self.tracks.values():
-            if track.role != role or len(track.points) < 2:
+        for track in self.of_role(role):
+            worked = self._worked(track, begin, covered)
+            if worked is None:
                 continue
-            if not track.departed and now - track.seen_at_seconds > FRESH_SECONDS:
-                continue
-            end = track.points[-1]
-            start = track.start_of(min(begin, end.at_seconds - 1e-9))
-            if track.departed:
-                if end.at_seconds <= begin:
-                    continue
-                span = max(now - start.at_seconds, 1e-3)
-            elif start is track.points[0] and track.born and start.at_seconds > begin:
-                span = max(covered, end.at_seconds - start.at_seconds)
-            else:
-                span = end.at_seconds - start.at_seconds
-            if span <= 0:
-                continue
+            start, span = worked
             pods += not track.departed
             longest = max(longest, span)
-            step = step_between(start, end, track.reading)
-            for name, change in step.counters.items():
-                counters[name] = counters.get(name, 0.0) + change / span
-            for name, grown in step.histograms.items():
-                scaled = grown.scaled(1 / span)
-                histograms[name] = histograms[name].plus(scaled) if name in histograms else scaled
-        return Rates(min(covered, longest) if longest else 0.0, counters, histograms, pods)
+            change = track.points[-1] - track.points[start]
+            change *= 1.0 / span
+            before = grown.get(id(track.layout))
+            if before is not None:
+                change += before[1]
+            grown[id(track.layout)] = (track.layout, change)
+        counters: dict[str, float] = {}
+        for layout, change in grown.values():
+            for name, value in layout.values(change).items():
+                counters[name] = counters.get(name, 0.0) + value
+        return Rates(min(covered, longest) if longest else 0.0, counters, Histograms(*grown.values()), pods)
+
+    def _worked(self, track: Track, begin: float, covered: float) -> tuple[int, float] | None:
+        """(index of the first point, seconds that count) of a pod in the window; None when it tells nothing."""
+        if len(track.times) < 2:
+            return None
+        if not track.departed and self.now_seconds - track.seen_at_seconds > FRESH_SECONDS:
+            return None
+        end = track.times[-1]
+        index = track.index_at(min(begin, end - 1e-9))
+        start = track.times[index]
+        if track.departed:
+            return (index, max(self.now_seconds - start, 1e-3)) if end > begin else None
+        if index == 0 and track.born and start > begin:
+            return index, max(covered, end - start)
+        return index, end - start
 
     def steps(self, role: str) -> tuple[tuple[Track, Step], ...]:
         """What each pod did since its last reading, for those that were read at this tick."""
         found = []
-        for track in self.tracks.values():
-            if track.role == role and not track.departed and track.seen_at_seconds == self.now_seconds:
+        for track in self.of_role(role):
+            if not track.departed and track.seen_at_seconds == self.now_seconds:
                 step = track.last_step()
-                if step is not None and not (track.born and len(track.points) == 2):
+                if step is not None and not (track.born and len(track.times) == 2):
                     found.append((track, step))
         return tuple(found)
 
@@ -131,8 +151,8 @@ class History:
         """The latest values of a gauge, one per pod that was read within `FRESH_SECONDS`."""
         return tuple(
             track.reading.gauges[signal]
-            for track in self.tracks.values()
-            if track.role == role and not track.departed and signal in track.reading.gauges
+            for track in self.of_role(role)
+            if not track.departed and signal in track.reading.gauges
             and self.now_seconds - track.seen_at_seconds <= FRESH_SECONDS
         )  # fmt: skip
 

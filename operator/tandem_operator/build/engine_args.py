@@ -60,6 +60,10 @@ def engine_args(
     if role.gpus > 0:
         words += ["--tensor-parallel-size", str(role.gpus)]
     words += _tuning(settings)
+    if settings.late_demotion:
+        # For decode workers too, because a role may change on the running engine: the gate holds no request whose
+        # prompt was computed elsewhere. A stock image does not know the flag and says so instead of ignoring it.
+        words.append("--late-demotion")
     if spec.mode == "Disaggregated":
         words += ["--kv-transfer-config", kv_transfer_config(role)]
     return list(merge_flags((*words, *settings.extra_args)))

@@ -16,6 +16,7 @@ class EngineSettings:
     chunked_prefill: ChunkedPrefill | None
     max_sequences: int | None
     prefix_caching: bool | None
+    late_demotion: bool | None
     extra_args: tuple[str, ...]
 
 
@@ -29,6 +30,7 @@ def engine_settings(spec: InferenceServiceSpec, role: Role) -> EngineSettings:
         chunked_prefill=_chunked(base.chunked_prefill, over.chunked_prefill),
         max_sequences=over.max_sequences if over.max_sequences is not None else base.max_sequences,
         prefix_caching=over.prefix_caching if over.prefix_caching is not None else base.prefix_caching,
+        late_demotion=base.late_demotion or None,
         extra_args=merge_flags((*(base.extra_args or ()), *(over.extra_args or ()))),
     )
 

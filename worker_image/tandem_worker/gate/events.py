@@ -8,6 +8,7 @@ _CONTENT = re.compile(
 )
 _FINISH = re.compile(rb'"finish_reason":\s?"(\w+)"')
 _COMPLETION_TOKENS = re.compile(rb'"(?:completion_tokens|output_tokens)":\s?(\d+)')
+_PROMPT_TOKENS = re.compile(rb'"(?:prompt_tokens|input_tokens)":\s?(\d+)')
 _ERROR = re.compile(rb'data:\s?\{"error":')
 
 
@@ -29,6 +30,12 @@ def completion_tokens(piece: bytes) -> int | None:
     """The number of generated tokens by the usage in `piece`, the last one where there are several."""
     found = _COMPLETION_TOKENS.findall(piece)
     return int(found[-1]) if found else None
+
+
+def prompt_tokens(piece: bytes) -> int | None:
+    """The length of the prompt by the usage in `piece`; None where it has none (or a 0 that is still to be told)."""
+    found = _PROMPT_TOKENS.findall(piece)
+    return (int(found[-1]) or None) if found else None
 
 
 def is_error(event: bytes) -> bool:

@@ -38,18 +38,25 @@ class Exchange:
     __slots__ = (
         "_body", "_carry", "_client_gone", "_clock", "_content_key", "_cut", "_done", "_ended", "_event_count",
         "_finished_choices", "_first_seconds", "_head", "_head_sent", "_held", "_last_seconds", "_measures",
-        "_over", "_path", "_receive", "_send", "_started_seconds", "_status", "_streaming", "_task", "_tokens",
-        "outcome",
+        "_over", "_path", "_prompt_computed", "_receive", "_send", "_started_seconds", "_status", "_streaming",
+        "_task", "_tokens", "outcome", "prompt_tokens",
     )  # fmt: skip
 
     def __init__(
-        self, receive: Receive, send: Send, measures: Measures, clock: Callable[[], float], path: PathKind
+        self,
+        receive: Receive,
+        send: Send,
+        measures: Measures,
+        clock: Callable[[], float],
+        path: PathKind,
+        prompt_computed: Callable[[int | None], None],
     ) -> None:
         self._receive = receive
         self._send = send
         self._measures = measures
         self._clock = clock
         self._path = path
+        self._prompt_computed = prompt_computed  # called once or never: the first token is seen
         self._started_seconds = clock()
         self._task = asyncio.current_task()
         self._head: Message | None = None
@@ -70,6 +77,7 @@ class Exchange:
         self._last_seconds = 0.0
         self._event_count = 0
         self._tokens: int | None = None
+        self.prompt_tokens: int | None = None  # as usage tells
         self.outcome: Outcome | None = None
 
     # --- from outside -------------------------------------------------------------------------------------
@@ -206,6 +214,9 @@ class Exchange:
             self._last_seconds = self._clock()
             self._event_count += 1
             return None
+        prompt_tokens = events.prompt_tokens(event)
+        if prompt_tokens is not None:
+            self.prompt_tokens = prompt_tokens
         key = events.content_key(event)
         if key is not None:
             now = self._clock()
@@ -214,6 +225,7 @@ class Exchange:
                 self._content_key = key
                 if self._path is not PathKind.OTHER:
                     self._measures.observe_ttft(now - self._started_seconds, now)
+                    self._prompt_computed(self.prompt_tokens)
             self._last_seconds = now
             self._event_count += 1
         reason = events.finish_reason(event)
@@ -282,10 +294,12 @@ class Exchange:
         if not self._body:
             await self._end_stream(EMPTY_ANSWER, Outcome.ERROR)
             return
+        self.prompt_tokens = events.prompt_tokens(self._body)
         if events.completion_tokens(self._body) == 1:
             # One token: the answer is the first token (the prefill leg of a disaggregated request).
             now = self._clock()
             self._measures.observe_ttft(now - self._started_seconds, now)
+            self._prompt_computed(self.prompt_tokens)
         self._ended = True
         self.outcome = Outcome.OK
         await self._send_head()

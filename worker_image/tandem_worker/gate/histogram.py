@@ -14,6 +14,8 @@ TPOT_EDGES = (
     0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.075, 0.1, 0.15, 0.2, 0.3,
     0.5, 0.75, 1.0, 2.0, 5.0, 10.0,
 )  # fmt: skip
+# Two per octave from 32 to 131072 tokens: a prompt's time is known from its bucket within about 20 %.
+PROMPT_TOKEN_EDGES = tuple(round(2 ** (k / 2), 6) for k in range(10, 35))
 # Around a target a tail that comes near it shows before it is missed.
 AROUND_TARGET = (0.5, 0.8, 1.0, 1.25, 2.0)
 

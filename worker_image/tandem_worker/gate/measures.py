@@ -2,10 +2,17 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from tandem_worker.gate.histogram import TPOT_EDGES, TTFT_EDGES, Histogram, edges_with_target
+from tandem_worker.gate.histogram import (
+    PROMPT_TOKEN_EDGES,
+    TPOT_EDGES,
+    TTFT_EDGES,
+    Histogram,
+    edges_with_target,
+)
 from tandem_worker.gate.targets import Targets, TargetsFile
 
 
@@ -19,6 +26,15 @@ class Outcome(StrEnum):
     CLIENT_GONE = "client_gone"
 
 
+@dataclass(slots=True)
+class Held:
+    """What the admission queue holds, and how many requests it has ever put back."""
+
+    main: int = 0
+    low: int = 0
+    demotions: int = 0
+
+
 class Measures:
     """The counters and histograms of one process. Not thread-safe: it lives on the event loop."""
 
@@ -30,12 +46,19 @@ class Measures:
         # How TPOT's token counts were known: a stream without usage is counted by its events, which holds
         # fewer than the tokens when the engine sends several in one (speculative decoding).
         self.token_counts = {"usage": 0, "events": 0}
+        self.held: Held | None = None  # None: there is no queue
+        self.prompt_tokens = Histogram(PROMPT_TOKEN_EDGES)
         self.ttft = Histogram(edges_with_target(TTFT_EDGES, self.targets.ttft_seconds))
         self.tpot = Histogram(edges_with_target(TPOT_EDGES, self.targets.tpot_seconds))
 
     @property
     def targets(self) -> Targets:
         return self._file.targets
+
+    def ttft_target_seconds(self, now_seconds: float) -> float | None:
+        """The target of now; None where the service has none."""
+        self._look(now_seconds)
+        return self.targets.ttft_seconds
 
     def observe_ttft(self, seconds: float, now_seconds: float) -> None:
         self._look(now_seconds)
@@ -70,8 +93,15 @@ class Measures:
             "outcomes": {str(outcome): count for outcome, count in self.outcomes.items()},
             "token_counts": dict(self.token_counts),
             "targets": {"ttft": self.targets.ttft_seconds, "tpot": self.targets.tpot_seconds},
-            "ttft": {"edges": self.ttft.edges, "counts": list(self.ttft.counts), "total": self.ttft.total},
-            "tpot": {"edges": self.tpot.edges, "counts": list(self.tpot.counts), "total": self.tpot.total},
+            "held": asdict(self.held) if self.held is not None else None,
+            **{
+                name: {"edges": one.edges, "counts": list(one.counts), "total": one.total}
+                for name, one in (
+                    ("ttft", self.ttft),
+                    ("tpot", self.tpot),
+                    ("prompt_tokens", self.prompt_tokens),
+                )
+            },
         }
 
 
@@ -82,7 +112,9 @@ def merge(own: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     merged["in_flight"] = own["in_flight"] + other["in_flight"]
     for name in ("outcomes", "token_counts"):
         merged[name] = {key: count + other[name].get(key, 0) for key, count in own[name].items()}
-    for name in ("ttft", "tpot"):
+    if own["held"] is not None and other["held"] is not None:
+        merged["held"] = {key: count + other["held"][key] for key, count in own["held"].items()}
+    for name in ("ttft", "tpot", "prompt_tokens"):
         if list(own[name]["edges"]) == list(other[name]["edges"]):
             histogram = Histogram(own[name]["edges"])
             histogram.add(own[name]["counts"], own[name]["total"])
@@ -126,6 +158,21 @@ def exposition(snapshot: Mapping[str, Any]) -> bytes:
     lines += _histogram_lines(
         "tandem:tpot_seconds", "Mean time per output token after the first.", snapshot["tpot"]
     )
+    lines += _histogram_lines(
+        "tandem:prompt_tokens",
+        "Prompt lengths, observed with the first token; estimated from the text until usage tells.",
+        snapshot["prompt_tokens"],
+    )
+    held = snapshot["held"]
+    if held is not None:
+        lines += [
+            "# HELP tandem:held_requests Requests that wait at the gate (late demotion).",
+            "# TYPE tandem:held_requests gauge",
+            *(f'tandem:held_requests{{queue="{queue}"}} {float(held[queue])}' for queue in ("main", "low")),
+            "# HELP tandem:demotions_total Requests put into the low queue.",
+            "# TYPE tandem:demotions_total counter",
+            f"tandem:demotions_total {float(held['demotions'])}",
+        ]
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -9,9 +9,9 @@ _NEGOTIATION = (b"accept", b"accept-encoding")
 
 
 async def append_measures(
-    app: App, scope: Scope, receive: Receive, send: Send, measures: Callable[[], Awaitable[bytes]]
+    app: App, scope: Scope, receive: Receive, send: Send, measures: Callable[[bytes], Awaitable[bytes]]
 ) -> None:
-    """Run `app` for /metrics and append what `measures` returns to a successful answer."""
+    """Run `app` for /metrics and append what `measures` returns to a successful answer, which it is shown."""
     headers = [(name, value) for name, value in scope["headers"] if name.lower() not in _NEGOTIATION]
     head: Message | None = None
     body = b""
@@ -29,7 +29,7 @@ async def append_measures(
     if head["status"] == 200 and scope["method"] == "GET":
         if body and not body.endswith(b"\n"):
             body += b"\n"
-        body += await measures()
+        body += await measures(body)
         length = str(len(body)).encode()
         kept = [(name, value) for name, value in head["headers"] if name.lower() != b"content-length"]
         head = {**head, "headers": [*kept, (b"content-length", length)]}

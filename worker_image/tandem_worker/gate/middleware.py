@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from tandem_worker.gate import control
-from tandem_worker.gate.admission import Admission, Arrival, EveryoneMayEnter
+from tandem_worker.gate.admission import Admission, Arrival, ClientGone, EveryoneMayEnter
 from tandem_worker.gate.asgi import App, Receive, Scope, Send
+from tandem_worker.gate.body import RequestBody
+from tandem_worker.gate.demotion import LateDemotion
 from tandem_worker.gate.door import Door
 from tandem_worker.gate.exchange import Exchange, PathKind
-from tandem_worker.gate.measures import Measures, Outcome, exposition, merge
+from tandem_worker.gate.measures import Held, Measures, Outcome, exposition, merge
 from tandem_worker.gate.metrics_route import append_measures
+from tandem_worker.gate.prompt_lengths import PromptLengths
+from tandem_worker.gate.prompt_watch import PromptWatch
 from tandem_worker.gate.refusal import CLOSING, Refusal
 from tandem_worker.gate.sigterm import before_sigterm
 from tandem_worker.gate.targets import DEFAULT_PATH, TargetsFile
@@ -37,7 +41,8 @@ class Gate:
     """`app` with a gate in front. vLLM makes it from `--middleware tandem_worker.gate.Gate`.
 
     Environment: `TANDEM_PODINFO` (file of the pod's annotations), `TANDEM_GATE_DIRECTORY`,
-    `TANDEM_SIGTERM_DEADLINE_SECONDS` (how long open requests may go on after SIGTERM).
+    `TANDEM_SIGTERM_DEADLINE_SECONDS` (how long open requests may go on after SIGTERM), `TANDEM_LATE_DEMOTION`
+    (1: hold requests in the order of late demotion, unless `admission` is given).
     """
 
     def __init__(
@@ -46,10 +51,22 @@ class Gate:
         self.app = app
         self.door = Door(clock)
         self.measures = Measures(TargetsFile(Path(os.environ.get("TANDEM_PODINFO", DEFAULT_PATH))))
-        self._admission: Admission = admission or EveryoneMayEnter()
         self._clock = clock
+        self._prompt_lengths = PromptLengths()
+        self._admission: Admission = admission or self._admission_wanted()
         self._control: control.Control | None = None
         self._running = False
+
+    def _admission_wanted(self) -> Admission:
+        if os.environ.get("TANDEM_LATE_DEMOTION") != "1":
+            return EveryoneMayEnter()
+        self.measures.held = Held()
+        return LateDemotion(
+            target_seconds=lambda: self.measures.ttft_target_seconds(self._clock()),
+            tokens_of=self._prompt_lengths.tokens_of,
+            held=self.measures.held,
+            clock=self._clock,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._running:
@@ -90,18 +107,30 @@ class Gate:
         await self._through(scope, receive, send, PATH_KINDS.get(path, PathKind.OTHER))
 
     async def _through(self, scope: Scope, receive: Receive, send: Send, path: PathKind) -> None:
-        exchange = Exchange(receive, send, self.measures, self._clock, path)
+        at_seconds = self._clock()
+        watch = PromptWatch(self.measures, self._prompt_lengths)
+        exchange = Exchange(receive, send, self.measures, self._clock, path, watch.computed)
         self._enter(exchange)
-        arrival = Arrival(scope["path"], self._clock(), scope["headers"])
         inside = False
         failure: BaseException | None = None
         try:
+            body: RequestBody | None = None
+            if path is not PathKind.OTHER:
+                body = watch.body = RequestBody(exchange.receive)
+                if self._admission.reads_prompts:
+                    await body.read_ahead()
+                    if body.client_gone:
+                        return
+            arrival = _arrival(scope, at_seconds, path, body if self._admission.reads_prompts else None)
             refusal = await self._admission.enter(arrival)
             if refusal is not None:
                 await exchange.refuse(refusal)
                 return
             inside = True
-            await self.app(scope, exchange.receive, exchange.send)
+            watch.on_computed = lambda: self._admission.prompt_computed(arrival)
+            await self.app(scope, exchange.receive if body is None else body.receive, exchange.send)
+        except ClientGone:
+            return
         except asyncio.CancelledError as cancelled:
             failure = cancelled
             task = asyncio.current_task()
@@ -118,6 +147,7 @@ class Gate:
                 await exchange.finish(failure)
             finally:
                 if inside:
+                    watch.ended(exchange.prompt_tokens, served=exchange.outcome is Outcome.OK)
                     self._admission.leave(arrival)
                 self.measures.outcomes[exchange.outcome or Outcome.ERROR] += 1
                 self._leave(exchange)
@@ -191,11 +221,13 @@ class Gate:
             "pid": os.getpid(),
         }
 
-    async def _exposition(self) -> bytes:
+    async def _exposition(self, engine_metrics: bytes) -> bytes:
         """This process's measures and those of the engine's other API processes, as one."""
         snapshot = self.measures.snapshot(gate_open=self.door.is_open)
         own = self._control.path if self._control is not None else None
         siblings = [path for path in control.sockets(control.directory()) if path != own] if own else []
+        if not siblings:  # the engine's counters are those of all processes, our bytes only our own
+            self._prompt_lengths.scraped(engine_metrics)
         for path in siblings:
             try:
                 other = await control.ask_sibling(
@@ -220,6 +252,22 @@ class _Session:
         self.was_cut = True
         if self.task is not None:
             self.task.cancel()
+
+
+def _arrival(scope: Scope, at_seconds: float, path: PathKind, body: RequestBody | None) -> Arrival:
+    prompt = body.prompt() if body is not None else None
+    return Arrival(
+        scope["path"],
+        at_seconds,
+        scope["headers"],
+        generates=path is not PathKind.OTHER,
+        # What counts as content on the other paths is not known for sure.
+        shows_first_token=path is PathKind.ANSWER
+        and prompt is not None
+        and (prompt.streams or prompt.one_token),
+        prompt=prompt,
+        until_gone=body.until_gone if body is not None else None,
+    )
 
 
 async def _refuse(send: Send, refusal: Refusal) -> None:

@@ -152,7 +152,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(flags: EngineFlags, *, profile: str, gate: bool) -> int:
+def serve(flags: EngineFlags, *, profile: str, gate: bool, late_demotion: bool) -> int:
     """Serve until told to stop; the exit code."""
     setup = setup_from(flags, load(profile))
     host, port = flags.text("host", "0.0.0.0"), flags.integer("port", DEFAULT_PORT) or DEFAULT_PORT
@@ -160,7 +160,7 @@ def serve(flags: EngineFlags, *, profile: str, gate: bool) -> int:
     engine = build_engine(setup)
     app: App = build_app(engine, setup.identity)
     if gate:
-        os.environ.update(gate_environment(flags, os.environ))
+        os.environ.update(gate_environment(flags, os.environ, late_demotion=late_demotion))
         app = Gate(app)
     config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False)
     print(

@@ -1,0 +1,53 @@
+"""One request's prompt: told of exactly once, when it has been computed."""
+
+from collections.abc import Callable
+
+from tandem_worker.gate.body import RequestBody
+from tandem_worker.gate.measures import Measures
+from tandem_worker.gate.prompt_lengths import PromptLengths
+
+
+class PromptWatch:
+    """Observes the prompt's length and teaches `lengths`; `on_computed` lets the admission queue know."""
+
+    __slots__ = ("_computed", "_lengths", "_measures", "_observed", "body", "on_computed")
+
+    def __init__(self, measures: Measures, lengths: PromptLengths) -> None:
+        self._measures = measures
+        self._lengths = lengths
+        self._computed = False
+        self._observed = False
+        self.body: RequestBody | None = None  # None: not a path whose prompts are known
+        self.on_computed: Callable[[], None] | None = None
+
+    def computed(self, usage_tokens: int | None = None) -> None:
+        """The first token has come; usage tells the length here already, or later, or never."""
+        if self._computed or self.body is None:
+            return
+        self._computed = True
+        prompt = self.body.prompt()
+        if (
+            prompt is None or not prompt.kv_elsewhere
+        ):  # that one is counted by the worker that has computed it
+            self._lengths.computed(prompt)
+            self._observe(usage_tokens or self._lengths.tokens_of(prompt))
+        if self.on_computed is not None:
+            self.on_computed()
+
+    def ended(self, usage_tokens: int | None, *, served: bool) -> None:
+        """The request has ended; `served`: with a whole answer, so its prompt was computed whether seen or not."""
+        if self.body is None:
+            return
+        if served:
+            self.computed(usage_tokens)
+        prompt = self.body.prompt()
+        if usage_tokens is None or (prompt is not None and prompt.kv_elsewhere):
+            return
+        self._lengths.counted(prompt, usage_tokens)
+        if self._computed:
+            self._observe(usage_tokens)
+
+    def _observe(self, tokens: float | None) -> None:
+        if tokens is not None and not self._observed:
+            self._observed = True
+            self._measures.prompt_tokens.observe(tokens)
