@@ -1,5 +1,5 @@
 # The commands of Tandem. Each sets up what it needs, from nothing, and says what is missing.
-#   make demo | demo-down | test | e2e | check | generate | images | clean
+#   make demo | demo-down | test | e2e | check | bench-policies | bench-engine | generate | images | clean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -47,6 +47,9 @@ e2e: $(READY) ## real nodes, real engines
 	test "$(CLUSTER)" = current || { $(BIN)/python -m e2e.cluster up && $(BIN)/python -m e2e.images load; }
 	CLUSTER=$(CLUSTER) $(BIN)/python -m pytest e2e/scenarios $(E2E_ARGS)
 
+bench-policies: $(READY) ## policies side by side in the simulator (build/bench/policies.json and pictures)
+	$(BIN)/python -m tandem_autoscaler.benchmark $(BENCH_ARGS)
+
 bench-engine: $(READY) ## late demotion on the real engine, with and without (build/bench/engine.json)
 	$(BIN)/python -m e2e.late_demotion $(BENCH_ARGS)
 
@@ -80,4 +83,4 @@ check: $(READY) ## format, lint, types, import contracts, generated files, chart
 clean: ## remove what the commands made in the tree (caches outside it stay)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo demo-down test e2e bench-engine images generate lock format check clean prometheus
+.PHONY: help setup demo demo-down test e2e bench-policies bench-engine images generate lock format check clean prometheus

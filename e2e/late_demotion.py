@@ -4,8 +4,8 @@
                                                               of Tandem's cache (vLLM for CPUs)
     python -m e2e.late_demotion --simulate h100-llama-8b      the simulated one, on this machine's clock
 
-Short and long prompts arrive at random (Poisson, seeded) and together fill `--load` of what the engine can do, measured
-before. The target is `TARGET_IN_LONG_PROMPTS` times that of a long prompt alone, so that each request can be in time.
+Short and long prompts arrive at random (Poisson, seeded), `--load` times as fast as the engine serves them one by one,
+which is measured before. The target is `TARGET_IN_LONG_PROMPTS` times that of a long prompt, so each can be in time.
 """
 
 import argparse
@@ -277,7 +277,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m e2e.late_demotion", description=__doc__.split("\n")[0])
     parser.add_argument("--simulate", metavar="PROFILE", help="a profile of the simulated engine")
-    parser.add_argument("--load", type=float, default=0.9, help="share of what the engine can do (0.9)")
+    parser.add_argument(
+        "--load", type=float, default=1.5, help="1: as fast as one by one; engines batch (1.5)"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="length of each run (60)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="one run each (1 2)")
     parser.add_argument("--output-tokens", type=int, default=4, help="of each answer (4)")

@@ -41,6 +41,8 @@ MANAGED_SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 # --- annotations ------------------------------------------------------------------------------------------
 ANNOTATION_DRAIN_STARTED: Final = f"{GROUP}/drain-started"  # RFC 3339; the deadline counts from it
 ANNOTATION_DRAIN_REASON: Final = f"{GROUP}/drain-reason"
+# "true" when only the number of workers was too high: such a worker may be taken back while it drains.
+ANNOTATION_DRAIN_REVERSIBLE: Final = f"{GROUP}/drain-reversible"
 ANNOTATION_TTFT_TARGET: Final = f"{GROUP}/ttft-target-seconds"  # read by the worker's gate
 ANNOTATION_TPOT_TARGET: Final = f"{GROUP}/tpot-target-seconds"
 ANNOTATION_PAUSED: Final = f"{GROUP}/paused"  # on the InferenceService: the autoscaler decides nothing

@@ -87,6 +87,7 @@ class EventReason(StrEnum):
 
     WORKER_CREATED = "WorkerCreated"
     WORKER_DRAINING = "WorkerDraining"
+    WORKER_UNDRAINED = "WorkerUndrained"
     WORKER_DELETED = "WorkerDeleted"
     WORKER_REPLACED = "WorkerReplaced"
     ROLE_FLIPPED = "RoleFlipped"

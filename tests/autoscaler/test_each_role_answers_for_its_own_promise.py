@@ -1,6 +1,5 @@
 """Field cases B7, B8, A9 and invariants 9, 12, 17, 20: a whole fleet in the loop, on hardware nobody described."""
 
-
 import pytest
 
 from tandem_api import names

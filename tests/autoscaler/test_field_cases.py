@@ -71,7 +71,6 @@ def test_speculative_decoding_does_not_make_tokens_look_slow() -> None:
     assert scene.outcome.conditions["SLOMet"].status == "True"
 
 
-@pytest.mark.xfail(strict=True, reason="of_users takes a sum of two first buckets for a measurement")
 @pytest.mark.parametrize("target", [0.02, 0.06, 0.09])
 def test_a_target_inside_the_first_bucket_is_not_taken_for_missed(target: float) -> None:
     """A15: all 0.015 s long, the lowest edge is 0.1 s; nothing is scaled by what the buckets cannot tell."""
@@ -175,7 +174,6 @@ def test_a_pod_is_one_worker_whatever_rank_its_labels_tell(labels: dict[str, str
 
 
 # --- B: the arithmetic ------------------------------------------------------------------------------------------
-@pytest.mark.xfail(strict=True, reason="observe reads any pool that names the service and the role")
 def test_the_replicas_that_are_read_are_those_of_the_pool_that_is_written() -> None:
     """B6: another pool of the same service and role, under a name of its own, is not ours to read."""
     stray = pool("prefill", 30)
@@ -234,7 +232,6 @@ def test_a_leaked_count_of_open_requests_at_the_gate_is_no_demand() -> None:
     assert scene.replicas(P) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a step down is taken for done when it is only decided")
 def test_a_recommendation_stands_until_the_need_is_another() -> None:
     """B9 where nobody carries it out: the status and its events must not swing between two answers."""
     scene = Scene(prefill=4, decode=3, confirm_seconds=30.0, mode="Recommend")

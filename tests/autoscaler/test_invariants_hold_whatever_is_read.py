@@ -153,10 +153,6 @@ def test_no_role_shrinks_when_a_signal_of_it_was_never_read(role: str, workers: 
 
 
 # --- 7, 8 -----------------------------------------------------------------------------------------------------
-@pytest.mark.xfail(
-    strict=True,
-    reason="decide learns the same step twice, and takes the time of a step down from its own decision",
-)
 @examples()
 @given(stories())
 def test_the_same_snapshot_twice_without_time_passing_is_the_same_decision(story: list[Scripted]) -> None:
@@ -295,7 +291,6 @@ def test_signals_that_go_and_other_buckets_leave_every_number_one(story: list[Sc
 GARBAGE_REACHES_THE_SUMS = "values that are none reach the arithmetic: math.ceil of NaN or infinity"
 
 
-@pytest.mark.xfail(strict=True, reason=GARBAGE_REACHES_THE_SUMS)
 @examples()
 @given(stories(*LIES, *GARBAGE, "reset", "silent", "heard", "still"))
 def test_no_measurement_can_stop_the_decision_nor_make_a_number_of_it_none(story: list[Scripted]) -> None:
@@ -308,7 +303,6 @@ def test_no_measurement_can_stop_the_decision_nor_make_a_number_of_it_none(story
 
 
 @pytest.mark.timeout(3)
-@pytest.mark.xfail(strict=True, reason="Erlang's recursion runs over as many servers as are asked for")
 @pytest.mark.parametrize("value", BEYOND_REASON)
 def test_a_counter_beyond_all_reason_costs_no_time(value: float) -> None:
     """It must hold up neither its own service nor the others of the tick."""

@@ -168,7 +168,6 @@ def test_everybody_waits_where_the_servers_are_not_enough(servers: int, load: fl
 
 # --- whatever the demand ------------------------------------------------------------------------------------------
 @pytest.mark.timeout(3)
-@pytest.mark.xfail(strict=True, reason="Erlang's recursion runs over as many servers as are asked for")
 @pytest.mark.parametrize("rate", [1e9, 1e200])
 def test_any_demand_has_a_size_at_once(rate: float) -> None:
     """A counter that holds garbage must not hold up the tick of all services: there are at most so many replicas."""

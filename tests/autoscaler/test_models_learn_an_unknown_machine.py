@@ -11,6 +11,10 @@ from tandem_autoscaler.model.prompt_lengths import lengths, mean_tokens
 from tandem_autoscaler.signals.histogram import Histogram
 
 
+def work(tokens: float) -> float:
+    return PrefillModel().work(tokens)
+
+
 def taught(model: PrefillModel, at: float, **measured: float) -> PrefillModel:
     sample = model.sample(**measured)
     return model.learn(at, [sample] if sample is not None else [])
@@ -24,7 +28,7 @@ def timed(model: DecodeModel, at: float, **measured: float) -> DecodeModel:
 def learnt(seconds: float, *, tokens: float = 1000, times: int = 6) -> PrefillModel:
     model = PrefillModel()
     for tick in range(times):
-        model = taught(model, 5.0 * tick, seconds=seconds, tokens=tokens, requests=3)
+        model = taught(model, 5.0 * tick, seconds=seconds, work=work(tokens), requests=3)
     return model
 
 
@@ -34,21 +38,21 @@ def test_a_gain_may_span_orders_of_magnitude(seconds: float) -> None:
 
 
 def test_a_few_requests_are_no_knowledge_yet() -> None:
-    model = taught(PrefillModel(), 0, seconds=3, tokens=100, requests=2)
+    model = taught(PrefillModel(), 0, seconds=3, work=work(100), requests=2)
     assert not model.known
-    assert taught(model, 5, seconds=3, tokens=100, requests=4).known
+    assert taught(model, 5, seconds=3, work=work(100), requests=4).known
 
 
 def test_one_stall_moves_next_to_nothing() -> None:
     model = learnt(0.4)
-    stalled = taught(model, 60, seconds=40, tokens=1000, requests=3)
+    stalled = taught(model, 60, seconds=40, work=work(1000), requests=3)
     assert stalled.seconds(1000) == pytest.approx(model.seconds(1000), rel=0.05)
 
 
 def test_a_true_change_is_followed() -> None:
     model = learnt(0.4)
     for tick in range(12):
-        model = taught(model, 100 + 5 * tick, seconds=0.8, tokens=1000, requests=3)
+        model = taught(model, 100 + 5 * tick, seconds=0.8, work=work(1000), requests=3)
     assert model.seconds(1000) == pytest.approx(0.8, rel=0.05)
 
 
@@ -57,7 +61,7 @@ def test_long_prompts_are_still_known_after_a_time_of_short_ones() -> None:
     model = PrefillModel()
     for tick in range(72):
         tokens = 1000.0 if tick < 12 else 60.0
-        model = taught(model, 5.0 * tick, seconds=0.03 + 0.0004 * tokens, tokens=tokens, requests=3)
+        model = taught(model, 5.0 * tick, seconds=0.03 + 0.0004 * tokens, work=work(tokens), requests=3)
     assert model.seconds(60) == pytest.approx(0.054, rel=0.05)
     assert model.seconds(1000) == pytest.approx(0.43, rel=0.1)
 
@@ -66,18 +70,17 @@ def test_long_prompts_are_still_known_after_a_time_of_short_ones() -> None:
     st.lists(
         st.tuples(
             st.floats(allow_nan=True, allow_infinity=True), st.floats(0, 1e6), st.floats(-5, 100),
-            st.floats(0, 100),
         ),
         max_size=20,
     )
 )  # fmt: skip
-@example([(1.0, 2.2e-313, 1.0, 0.0)])
+@example([(1.0, 2.2e-313, 1.0)])
 def test_a_time_stays_within_its_bounds_whatever_is_measured(
-    samples: list[tuple[float, float, float, float]],
+    samples: list[tuple[float, float, float]],
 ) -> None:
     model = PrefillModel()
-    for tick, (seconds, tokens, weight, scv) in enumerate(samples):
-        model = taught(model, 5.0 * tick, seconds=seconds, tokens=tokens, requests=weight, length_scv=scv)
+    for tick, (seconds, tokens, weight) in enumerate(samples):
+        model = taught(model, 5.0 * tick, seconds=seconds, work=tokens, requests=weight)
         assert model.seconds_per_token is None or 0 <= model.seconds_per_token < MOST_GAIN
         assert 0 < model.seconds(1.0) <= MOST_GAIN * (0.01 + 36e-6 * 1e6) * 1.15
 

@@ -17,7 +17,7 @@ from tandem_operator.observe.load import Load, LoadBook
 from tandem_operator.observe.observe import observe
 from tandem_operator.observe.observed import Observed
 from tandem_operator.observe.timestamp import format_time
-from tandem_operator.plan.actions import Action, Apply, Create, CreatePool, Delete, Drain, Plan
+from tandem_operator.plan.actions import Action, Apply, Create, CreatePool, Delete, Drain, Plan, Undrain
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.settings import Settings
 
@@ -163,8 +163,13 @@ class Fleet:
             case Create():
                 self._create(POD.plural, action.manifest)
             case Drain():
-                started = {names.ANNOTATION_DRAIN_STARTED: format_time(action.started)}
-                self._merge(action.pod, {names.LABEL_SERVING: None}, started)
+                annotations = {names.ANNOTATION_DRAIN_STARTED: format_time(action.started)}
+                if action.reversible:
+                    annotations[names.ANNOTATION_DRAIN_REVERSIBLE] = "true"
+                self._merge(action.pod, {names.LABEL_SERVING: None}, annotations)
+            case Undrain():
+                nothing = dict.fromkeys((names.ANNOTATION_DRAIN_STARTED, names.ANNOTATION_DRAIN_REVERSIBLE))
+                self._merge(action.pod, {names.LABEL_SERVING: "true"}, nothing)
             case Delete():
                 self.pod(action.pod)["metadata"]["deletionTimestamp"] = format_time(self.now + 30)
                 self.writes += 1

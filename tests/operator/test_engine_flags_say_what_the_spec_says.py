@@ -168,5 +168,6 @@ def test_late_demotion_is_a_flag_of_every_worker_and_off_by_default() -> None:
     """Of decode workers too: a worker may change its role, and its gate holds no prompt computed elsewhere."""
     on = {"engine": {"lateDemotion": True}}
     assert "--late-demotion" in args(colocated(**on))
-    assert "--late-demotion" in args(spec(**on), "prefill") and "--late-demotion" in args(spec(**on), "decode")
+    assert "--late-demotion" in args(spec(**on), "prefill")
+    assert "--late-demotion" in args(spec(**on), "decode")
     assert "--late-demotion" not in args(colocated())

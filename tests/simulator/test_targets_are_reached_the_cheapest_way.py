@@ -55,12 +55,14 @@ def test_shrinking_cancels_the_newest_start_first_then_drains_the_least_loaded()
 
 
 def test_undrain_takes_the_fullest_back_before_anything_is_started() -> None:
-    for undrain, expected in ((True, (2, 2, 0, 0)), (False, (2, 1, 1, 1))):
-        fleet = fleet_of(LONG_ANSWERS, decode=2, router="round_robin", undrain=undrain)
+    for undrain, running in ((True, [2, 2]), (False, [2])):
+        fleet = fleet_of(LONG_ANSWERS, decode=3, router="round_robin", undrain=undrain)
         fleet.advance(5.0)
+        assert sorted(fleet.view().decode.running) == [1, 2, 2]
         fleet.set_targets(decode=1)
         fleet.set_targets(decode=2)
-        assert _census(fleet)["decode"] == expected
+        assert fleet.view().decode.running.tolist() == running
+        assert _census(fleet)["decode"] == ((2, 2, 0, 1) if undrain else (2, 1, 1, 2))
         assert (fleet.counts.undrains, fleet.counts.starts) == ((1, 0) if undrain else (0, 1))
 
 

@@ -6,6 +6,7 @@ import gzip
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tandem_worker.gate.measures import BusyTime
 from tandem_worker.gate.targets import TPOT_KEY, TTFT_KEY
 from tests.worker.loopback import DONE, chat_piece, chat_role, chat_usage
 
@@ -163,3 +164,32 @@ async def test_the_client_of_a_slow_answer_is_not_kept_from_its_keepalive_commen
         assert await asyncio.wait_for(anext(pieces), 5) == b": ping\n\n"
         server.engine.say(chat_piece("a", "stop"), DONE, None)
         assert b"".join([piece async for piece in pieces]) == chat_piece("a", "stop") + DONE
+
+
+async def test_busy_time_ends_with_the_first_token_and_is_not_counted_twice_for_two_prompts(gated):
+    server = await gated()
+
+    async def talk() -> None:
+        await server.engine.started.wait()
+        await asyncio.sleep(0.3)
+        server.engine.say(chat_piece("a"))
+        await asyncio.sleep(0.4)
+        server.engine.say(chat_piece("b", "stop"), DONE, None)
+
+    talking = asyncio.create_task(talk())
+    async with server.stream() as response:
+        await response.aread()
+    await talking
+    # Until the first token, not for the 0.4 s of decoding after it.
+    assert 0.3 <= (await server.series())["tandem:prefill_busy_seconds_total"] < 0.6
+
+
+def test_busy_time_is_that_of_at_least_one() -> None:
+    busy = BusyTime()
+    busy.begin(10.0)
+    busy.begin(11.0)
+    busy.end(12.0)
+    assert busy.seconds(13.0) == 3.0
+    busy.end(14.0)
+    busy.begin(20.0)
+    assert busy.seconds(21.0) == 5.0

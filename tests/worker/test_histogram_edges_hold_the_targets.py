@@ -60,11 +60,11 @@ def test_two_processes_added_are_as_one(here, there):
         measures = Measures(TargetsFile(_nowhere()))
         for value in values:
             measures.observe_ttft(value, 0.0)
-        apart.append(measures.snapshot(gate_open=True))
+        apart.append(measures.snapshot(0.0, gate_open=True))
     together = Measures(TargetsFile(_nowhere()))
     for value in here + there:
         together.observe_ttft(value, 0.0)
-    merged, wanted = merge(*apart), together.snapshot(gate_open=True)
+    merged, wanted = merge(*apart), together.snapshot(0.0, gate_open=True)
     assert merged["ttft"]["counts"] == wanted["ttft"]["counts"]
     assert merged["ttft"]["total"] == pytest.approx(wanted["ttft"]["total"])
 
@@ -76,9 +76,9 @@ def test_histograms_of_other_edges_are_not_added(tmp_path):
     with_target.observe_ttft(0.1, 0.0)
     without = Measures(TargetsFile(_nowhere()))
     without.observe_ttft(0.1, 0.0)
-    own = with_target.snapshot(gate_open=True)
-    assert merge(own, without.snapshot(gate_open=False))["ttft"] == own["ttft"]
-    assert b"tandem:gate_open 0.0" in exposition(merge(own, without.snapshot(gate_open=False)))
+    own = with_target.snapshot(0.0, gate_open=True)
+    assert merge(own, without.snapshot(0.0, gate_open=False))["ttft"] == own["ttft"]
+    assert b"tandem:gate_open 0.0" in exposition(merge(own, without.snapshot(0.0, gate_open=False)))
 
 
 def test_no_values_is_unknown_not_zero():

@@ -69,8 +69,8 @@ async def test_of_a_long_body_only_the_bound_is_read_ahead():
 def full() -> LateDemotion:
     """A queue whose engine is busy for a long time."""
     line = PrefillTime()
-    for _ in range(FEWEST_SAMPLES):
-        line.learn(1, 100.0)
+    for tokens in range(FEWEST_SAMPLES):
+        line.learn(tokens, 100.0 * tokens)
     return LateDemotion(
         target_seconds=lambda: 1000.0,
         tokens_of=lambda prompt: 1.0,

@@ -17,7 +17,7 @@ def seconds_of(request: Waiting) -> float:
 
 
 def choose(order: Order, now: float = 0.0, free_in: float = 0.0) -> Waiting | None:
-    return order.choose(now, free_in_seconds=free_in, target_seconds=TARGET, seconds_of=seconds_of)
+    return order.choose(now, free_in_seconds=free_in, target_seconds=TARGET, work_seconds_of=seconds_of)
 
 
 def drain(order: Order, now: float = 0.0) -> list[Waiting]:
@@ -77,6 +77,19 @@ def test_what_the_engine_already_has_counts():
     long, short = added(order, (0.0, 500), (0.0, 100))
     assert choose(order, free_in=0.3) is long
     assert choose(order, free_in=0.5) is short
+
+
+def test_who_was_put_back_comes_forward_when_there_is_room_again():
+    """The engine was faster than predicted, or those behind have left."""
+    order = Order()
+    long, short = added(order, (0.0, 700), (0.0, 300))
+    assert choose(order) is short and long.low
+    order.remove(short)
+    (behind,) = added(order, (0.1, 100))
+    assert choose(order, 0.1) is long and not long.low
+    order.take(long, 0.7)
+    assert choose(order, 0.3) is behind
+    assert order.demotions == 1
 
 
 def test_the_low_queue_is_served_when_nobody_else_waits():

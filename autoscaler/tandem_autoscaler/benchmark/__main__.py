@@ -35,8 +35,8 @@ from tandem_autoscaler.simulator.catalogue import SCENARIOS
 FOLDER = Path("build/bench")
 USUAL_COLD_START_SECONDS = 40.0
 _FILE_WIDTH = 160
-# Simulations of the hindsight search per trace and seed.
-EVALUATIONS, DAY_EVALUATIONS, QUICK_EVALUATIONS = 60, 20, 40
+# Requests that the hindsight search simulates per trace and seed: some 2 s of one core per million.
+SEARCH_REQUESTS, QUICK_SEARCH_REQUESTS = 12_000_000, 5_000_000
 
 Curves = dict[tuple[str, int, float], list[Point]]
 """(trace, seed, cold start) -> hindsight"""
@@ -112,7 +112,7 @@ def _run(
             searches = [
                 (
                     Case(trace, "", seed=seed, cold_start_seconds=USUAL_COLD_START_SECONDS),
-                    QUICK_EVALUATIONS if options.quick else DAY_EVALUATIONS if trace in DAYS else EVALUATIONS,
+                    QUICK_SEARCH_REQUESTS if options.quick else SEARCH_REQUESTS,
                     options.out / "hindsight",
                     selection.cold_starts if "cold" in selection.sets else (),
                 )

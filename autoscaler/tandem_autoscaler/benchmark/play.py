@@ -20,6 +20,8 @@ from tandem_autoscaler.simulator.policies.policy import Policy
 from tandem_autoscaler.simulator.policies.static import Static, best
 from tandem_autoscaler.simulator.run import simulate
 
+FEWEST_EVALUATIONS, MOST_EVALUATIONS = 20, 400
+
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
@@ -51,10 +53,11 @@ def _best_static(on: Stage) -> tuple[int, int]:
 
 
 def search(task: tuple[Case, int, Path, tuple[float, ...]]) -> dict[float, list[Point]]:
-    """Hindsight for a trace and seed: (attainment, GPU-hours) by cold start; found at the case's own, which is the
-    first, and priced anew for the `others`."""
-    case, evaluations, folder, others = task
+    """Hindsight for a trace and seed, by simulating about so many requests: (attainment, GPU-hours) by cold
+    start; found at the case's own, which is the first, and priced anew for the `others`."""
+    case, requests, folder, others = task
     on = stage(case, {})
+    evaluations = max(FEWEST_EVALUATIONS, min(MOST_EVALUATIONS, requests // len(on.trace)))
     problem = hindsight.Problem(on.trace, on.hardware, on.settings)
     found = hindsight.curve(problem, evaluations=evaluations, folder=folder)
     costs = {case.cold_start_seconds: found.gpu_hours}

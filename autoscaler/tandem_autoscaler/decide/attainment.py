@@ -26,7 +26,7 @@ def of_users(
         if first is not None and second is not None:
             share = sum_within(first, second, targets.ttft_seconds)
             tail = sum_tail(first, second, targets.quantile)
-            if share is not None:
+            if share is not None and share.resolved:
                 # Bounds from whole buckets are too wide for a sum; the estimate is what is reported.
                 ttft = Kept(
                     targets.ttft_seconds,

@@ -34,7 +34,7 @@ class Conditions:
     idle_for_seconds: float
     idle_limit_seconds: float
     confirm_seconds: float
-    sighted_for_seconds: float  # since when this process measures the service
+    sighted_for_seconds: float  # of the last window, how much was measured
     # The need with half of the headroom. A pool grows when this one exceeds it and then to the whole need, so that
     # chance alone does not make it swing across a rounding edge.
     trigger: int
@@ -105,7 +105,7 @@ def _shrink(
         return Gated(current, Why.STARTING, f"{counts.starting} are still starting")
     if at.burning and not at.idle:
         return Gated(current, Why.SLO_BURN, "the last minute's requests missed the target too often")
-    if at.sighted_for_seconds < settings.window_seconds:
+    if at.sighted_for_seconds < 0.9 * settings.window_seconds:
         return Gated(
             current, Why.CONFIRMING, f"{wanted} would do, but less than one window has been measured"
         )

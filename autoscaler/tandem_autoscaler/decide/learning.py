@@ -1,13 +1,15 @@
 """Measurements of single workers -> the models."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
 from tandem_autoscaler.model.prefill import ENOUGH_REQUESTS, service_seconds
-from tandem_autoscaler.model.prompt_lengths import mean_tokens, scv_of_lengths, shortened
+from tandem_autoscaler.model.prompt_lengths import lengths, mean_tokens, scv_of_lengths, shortened
 from tandem_autoscaler.model.queueing import POOLED_POLICIES, moments
+from tandem_autoscaler.signals.histogram import Histogram
 from tandem_autoscaler.signals.track import Step
 
 
@@ -27,8 +29,36 @@ def learn(
         if pod.ready_since_seconds is None or wall_seconds - pod.ready_since_seconds < settings.young_seconds
     }
     if not decode_bound:
-        state = _learn_prefill(state, service, young, now)
+        busy = _prefill_from_busy_time(state, service, frozenset(young), settings)
+        state = busy if busy is not None else _learn_prefill(state, service, young, now)
     return _learn_decode(state, service, young, now)
+
+
+def _prefill_from_busy_time(
+    state: ServiceState, service: Service, young: frozenset[str], settings: Settings
+) -> ServiceState | None:
+    """By the utilisation law: whatever the order of service, busy time over prompts done is the mean service time.
+
+    Over a minute of the whole role, because one long prompt may take longer than a tick. None where the gate does not
+    tell its busy time.
+    """
+    role, model = prefill_role(service), state.prefill
+    young = young if model.requests >= ENOUGH_REQUESTS else frozenset()
+    minute = state.history.rates(role, settings.window_seconds, without=young)
+    busy, first = minute.rate("gate_prefill_busy_seconds_total"), minute.histogram("gate_ttft", "ttft")
+    if busy is None or first is None:
+        return None
+    new = sum(
+        found.count
+        for track, step in state.history.steps(role)
+        if track.uid not in young and (found := step.histograms.get("gate_ttft")) is not None
+    )
+    tokens = _computed_tokens(minute.counters, minute.histograms, first.count, state)
+    if new <= 0 or tokens is None:
+        return state
+    work = _mean_work(minute.histograms, tokens, first.count * minute.seconds, state)
+    sample = model.sample(seconds=busy / first.count, work=work, requests=new)
+    return replace(state, prefill=model.learn(state.history.now_seconds, [sample] if sample else []))
 
 
 def _learn_prefill(state: ServiceState, service: Service, young: set[str], now: float) -> ServiceState:
@@ -40,7 +70,6 @@ def _learn_prefill(state: ServiceState, service: Service, young: set[str], now: 
     # Where the router deals blindly, each worker is a queue of its own.
     workers = sum(pod.ready for pod in service.workers(prefill_role(service)))
     workers = max(1, workers) if service.router_policy in POOLED_POLICIES else 1
-    length_scv = scv_of_lengths(state.lengths) if state.lengths else 0.0
     found = []
     for track, step in state.history.steps(prefill_role(service)):
         if track.uid in young and settled_already:
@@ -49,16 +78,12 @@ def _learn_prefill(state: ServiceState, service: Service, young: set[str], now: 
         if measured is None or step.seconds <= 0:
             continue
         sojourn, requests = measured
-        tokens = _computed_tokens(step, requests, state)
+        tokens = _computed_tokens(step.counters, step.histograms, requests, state)
         if tokens is None:
             continue
-        busy = step.counters.get("gate_prefill_busy_seconds_total")
-        if busy is not None:
-            # The utilisation law: whatever the order of service, work done is busy time.
-            seconds: float | None = busy / requests
-        else:
-            seconds = service_seconds(sojourn, requests / step.seconds, scv, workers=workers)
-        found.append(model.sample(seconds=seconds, tokens=tokens, requests=requests, length_scv=length_scv))
+        seconds = service_seconds(sojourn, requests / step.seconds, scv, workers=workers)
+        work = _mean_work(step.histograms, tokens, requests, state)
+        found.append(model.sample(seconds=seconds, work=work, requests=requests))
     return replace(state, prefill=model.learn(now, [sample for sample in found if sample is not None]))
 
 
@@ -75,19 +100,41 @@ def _sojourn(step: Step) -> tuple[float, float] | None:
     return None
 
 
-def _computed_tokens(step: Step, requests: float, state: ServiceState) -> float | None:
+def _mean_work(
+    histograms: Mapping[str, Histogram], tokens: float, requests: float, state: ServiceState
+) -> float:
+    """Mean work of the interval's prompts, of which each computed `tokens` in the mean.
+
+    It grows with the mean of n^2, which the gate's fine buckets show. Without them it is m^2 plus the variance of all
+    prompts, as far as it lies within so few requests (1 - 1/k of it) and not between their means already.
+    """
+    model = state.prefill
+    seen = lengths(histograms.get("gate_prompt_tokens"))
+    if seen is not None:
+        share = tokens / mean_tokens(seen)
+        return sum(model.work(n * share) * part for n, part in seen)
+    variance = 0.0
+    if state.lengths:
+        prompts = shortened(state.lengths, 1.0 - state.hit_share)
+        variance = scv_of_lengths(prompts) * mean_tokens(prompts) ** 2
+    return model.work(tokens) + model.prior.curvature * variance * max(0.0, 1.0 - 1.0 / max(requests, 1.0))
+
+
+def _computed_tokens(
+    counters: Mapping[str, float], histograms: Mapping[str, Histogram], requests: float, state: ServiceState
+) -> float | None:
     """Mean prompt tokens per request that were computed there, not found in a cache."""
     for name in ("prompt_tokens_computed_total", "prompt_tokens_total"):
-        tokens = step.counters.get(name)
+        tokens = counters.get(name)
         if tokens is not None and tokens > 0:
             share = 1.0 if name == "prompt_tokens_computed_total" else 1.0 - state.hit_share
             return tokens * share / requests
-    prompts = step.histograms.get("prompt_tokens")
+    prompts = histograms.get("prompt_tokens")
     return prompts.mean * (1.0 - state.hit_share) if prompts is not None and prompts.mean else None
 
 
 def _learn_decode(state: ServiceState, service: Service, young: set[str], now: float) -> ServiceState:
-    model, ttft = state.decode.at_context(context_tokens(state)), state.decode_ttft
+    model, ttft = state.decode.at_context(*context(state)), state.decode_ttft
     settled_already = len(model.samples) >= 8
     found = []
     for track, step in state.history.steps(decode_role(service)):
@@ -105,12 +152,17 @@ def _learn_decode(state: ServiceState, service: Service, young: set[str], now: f
     return replace(state, decode=model, decode_ttft=ttft)
 
 
-def context_tokens(state: ServiceState) -> float:
-    """Tokens that a sequence in decode holds in the mean: its prompt and half of its output; 0 where unknown.
+def context(state: ServiceState) -> tuple[float, float]:
+    """(mean, squared coefficient of variation) of the tokens that a sequence in decode holds; (0, 0) where unknown.
 
-    Cached or not, the prompt's KV is read. Long answers stay longer, which this leaves out.
+    That is its prompt, cached or not, because its KV is read, and half of its output. Long answers stay longer, which
+    this leaves out.
     """
-    return (mean_tokens(state.lengths) if state.lengths else 0.0) + (state.output_tokens or 0.0) / 2
+    prompt = mean_tokens(state.lengths) if state.lengths else 0.0
+    mean = prompt + (state.output_tokens or 0.0) / 2
+    if not state.lengths or mean <= 0:
+        return mean, 0.0
+    return mean, scv_of_lengths(state.lengths) * (prompt / mean) ** 2
 
 
 def _token_time(step: Step) -> tuple[float, float, float] | None:

@@ -79,11 +79,11 @@ def settled(long_rate: float, short_rate: float, long_seconds: float, short_seco
 
 
 def measure(
-    state: ServiceState, service: Service, settings: Settings, horizon_seconds: float
+    state: ServiceState, service: Service, settings: Settings, horizon_seconds: float, *, news: bool
 ) -> tuple[ServiceState, Load]:
     """The load, and the state with the newest known lengths and demand.
 
-    `horizon_seconds`: until a worker that is ordered now serves.
+    `horizon_seconds`: until a worker that is ordered now serves. `news`: time has advanced since the last call.
     """
     history = state.history
     prefill, decode = prefill_role(service), decode_role(service)
@@ -100,7 +100,8 @@ def measure(
     routed = router.rate("router_requests_total")
     if routed is not None and arrivals is None and service.routers:
         mean = arrivals = routed + (router.rate("router_unserved_total") or 0.0)
-    state = replace(state, burstiness=_with_tick(state, prefill))
+    if news:
+        state = replace(state, burstiness=_with_tick(state, prefill))
 
     found = _present_lengths((short, minute), five)
     total, computed = five.rate("prompt_tokens_total"), five.rate("prompt_tokens_computed_total")
@@ -216,6 +217,9 @@ def _growth(history: History, prefill: str, decode: str, settings: Settings) -> 
 
 def _in_prefill(state: ServiceState, service: Service, prefill: str) -> float | None:
     """Requests that have no first token yet. A prefill worker holds nothing else; a colocated one also decodes."""
+    held = state.history.total(prefill, "gate_in_flight")
+    if service.disaggregated and held is not None:
+        return held  # with late demotion most of them wait at the gate, unseen by the engine
     waiting = state.history.total(prefill, "waiting")
     if not service.disaggregated or waiting is None:
         return waiting

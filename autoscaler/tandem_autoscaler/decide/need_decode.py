@@ -3,7 +3,7 @@
 import math
 
 from tandem_api.durations import format_seconds
-from tandem_autoscaler.decide.learning import context_tokens
+from tandem_autoscaler.decide.learning import context
 from tandem_autoscaler.decide.load import Load
 from tandem_autoscaler.decide.need_prefill import Need
 from tandem_autoscaler.decide.settings import Settings
@@ -25,7 +25,7 @@ def mean_batch(tokens_per_second: float, model: DecodeModel) -> tuple[float, flo
     b is where arrivals and work balance: b = r tau(b) = r d0 / (1 - r d1). Its variance is b / (1 - r d1), which is
     Poisson's b for a worker whose step does not depend on the batch (d1 = 0, an M/G/inf queue) and the geometric
     b (1 + b) for one that only shares its time (d0 = 0, an M/G/1 processor-sharing queue). Both infinite when the
-    worker cannot produce so many.
+    worker cannot produce so many. Contexts of different length add to it (`DecodeModel.spread`).
     """
     free = 1.0 - tokens_per_second * model.seconds_per_sequence_now
     if free <= 0:
@@ -33,7 +33,7 @@ def mean_batch(tokens_per_second: float, model: DecodeModel) -> tuple[float, flo
     batch = tokens_per_second * model.base_seconds_now / free
     if model.base_seconds_now == 0:
         batch = (1.0 - free) / free
-    return batch, math.sqrt(batch / free)
+    return batch, model.spread * math.sqrt(batch / free)
 
 
 def staffed(tokens_per_second: float, model: DecodeModel, batch_limit: float, fluctuation: float) -> int:
@@ -100,7 +100,7 @@ def need_decode(
     While batches of one size only were seen, at most twice the `ready` workers: the batches that they then have will
     tell the rest.
     """
-    model = state.decode.at_context(context_tokens(state))
+    model = state.decode.at_context(*context(state))
     numbers: dict[str, float] = {}
     if model.base_seconds is not None and model.seconds_per_sequence is not None:
         numbers[STEP_BASE] = model.base_seconds
@@ -111,6 +111,8 @@ def need_decode(
         numbers[OUTPUT_TOKENS] = state.output_tokens
     ahead = load.tokens_ahead
     if ahead is None or load.decode_ahead is None:
+        if state.decode_demand.remembered_ratio is not None:
+            numbers[DEMAND_RATIO] = state.decode_demand.remembered_ratio
         return Need(None, "the tokens asked for are unknown", numbers)
     now = load.tokens if load.tokens is not None else ahead
     numbers["tokensPerSecond"] = now
@@ -159,7 +161,7 @@ def need_decode(
         why_not = (
             f"a lone sequence takes {alone} per token, above the target of {tpot}; more workers cannot help"
         )
-    return Need(workers, because, numbers, feasible, why_not, now * model.seconds(1.0), trigger)
+    return Need(workers, because, numbers, feasible, why_not, 0.0, now * model.seconds(1.0), trigger)
 
 
 def _kv_per_sequence(load: Load) -> float | None:

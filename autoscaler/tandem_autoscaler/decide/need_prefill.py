@@ -26,6 +26,7 @@ class Need:
     numbers: dict[str, float]
     feasible: bool = True
     infeasible_because: str = ""
+    infeasible_share: float = 0.0  # of the requests
     load: float = 0.0  # Erlang without headroom
     trigger: int = 0  # with half of the headroom
 
@@ -42,6 +43,8 @@ def need_prefill(
         numbers[PROMPT_TOKENS] = mean_tokens(state.lengths)
     ahead = load.prefill_ahead
     if ahead is None:
+        if state.prefill_demand.remembered_ratio is not None:
+            numbers[DEMAND_RATIO] = state.prefill_demand.remembered_ratio
         return Need(None, "the arrivals or their work are unknown", numbers)
     arrivals = load.arrivals if load.arrivals is not None else ahead.rate
     numbers["promptsPerSecond"] = arrivals
@@ -97,7 +100,9 @@ def need_prefill(
             f"{sizing.infeasible_share:.0%} of the prompts take longer than {format_seconds(max(target, 0.0))} on an "
             f"idle worker (mean {service_time.mean_seconds:.2g} s); more workers cannot help"
         )
-    return Need(sizing.workers, because, numbers, sizing.feasible, why_not, busy, trigger)
+    return Need(
+        sizing.workers, because, numbers, sizing.feasible, why_not, sizing.infeasible_share, busy, trigger
+    )
 
 
 def decode_share(state: ServiceState, service: Service, targets: Targets, settings: Settings) -> float:

@@ -159,10 +159,13 @@ def _burning(
     )  # fmt: skip
 
 
-def burns(state: ServiceState, service: Service, targets: Targets, settings: Settings) -> float | None:
+def burns(
+    state: ServiceState, service: Service, targets: Targets, settings: Settings, infeasible_share: float
+) -> float | None:
     """The worse of both promises' burns over the last minute, by the estimate; None when neither is known.
 
-    At 1 or more nothing shrinks.
+    At 1 or more nothing shrinks. `infeasible_share`: prompts that take longer than the target alone are no misses of
+    the pool's, and must not hold it for ever.
     """
     share = decode_share(state, service, targets, settings)
     found = [
@@ -175,5 +178,7 @@ def burns(state: ServiceState, service: Service, targets: Targets, settings: Set
             targets.allowance, settings.window_seconds, certain=False,
         ),
     ]  # fmt: skip
+    if found[0] is not None:
+        found[0] -= infeasible_share / targets.allowance
     known = [value for value in found if value is not None]
     return max(known) if known else None

@@ -40,6 +40,8 @@ def decide(
     compared with the API server's timestamps only; by default it is the same.
     """
     now = snapshot.taken_at_seconds
+    # The same snapshot twice is no news: nothing is learnt or counted again.
+    news = now > state.history.now_seconds or not state.history.ticks
     wall = now if wall_seconds is None else wall_seconds
     if now < state.history.now_seconds:
         now = state.history.now_seconds
@@ -57,16 +59,18 @@ def decide(
         return state, Outcome({}, ttft, tpot, not_sizing(service, (ttft, tpot)))
 
     cold = cold_start_seconds(state, service, settings)
-    state, load = measure(state, service, settings, cold + settings.reaction_seconds)
+    state, load = measure(state, service, settings, cold + settings.reaction_seconds, news=news)
     of_decode = counts.get(decode_role(service))
     full = of_decode is not None and decode_is_full(service, load, of_decode, settings)
-    state = learn(state, service, settings, wall, decode_bound=full and service.disaggregated)
+    if news:
+        state = learn(state, service, settings, wall, decode_bound=full and service.disaggregated)
     if not load.idle or any(c.starting > c.stuck for c in counts.values()):
         state = replace(state, active_at_seconds=now)
 
     qualities = {r: quality(counts[r], state.memory(r), now, settings) for r in service.pools}
     wished, needs = wishes(state, service, targets, load, counts, full, cold, settings)
-    burning = (burns(state, service, targets, settings) or 0.0) >= 1.0
+    hopeless = max((n.infeasible_share for n in needs.values() if n is not None), default=0.0)
+    burning = (burns(state, service, targets, settings, hopeless) or 0.0) >= 1.0
     fresh = all(
         qualities[r] in (Quality.FRESH, Quality.EMPTY)
         and (counts[r].ready == 0 or state.memory(r).fresh_ticks >= 2)
@@ -75,6 +79,8 @@ def decide(
     decisions: dict[str, Decision] = {}
     for role, pool in service.pools.items():
         wish, memory = wished[role], state.memory(role)
+        if memory.current is not None and pool.replicas < memory.current:
+            memory = replace(memory, shrunk_at_seconds=now)
         if set_by_hand(memory, pool):
             memory = replace(
                 memory, manual_until_seconds=now + service.confirm_seconds, quiet_since_seconds=now
@@ -85,7 +91,7 @@ def decide(
             now_seconds=now, quality=qualities[role], all_fresh=fresh, known=wish.known, burning=burning,
             idle=load.idle, idle_for_seconds=now - state.active_at_seconds,
             idle_limit_seconds=max(settings.idle_seconds, 3 * cold), confirm_seconds=service.confirm_seconds,
-            sighted_for_seconds=now - state.history.began_at_seconds, trigger=wish.trigger,
+            sighted_for_seconds=_sighted(state, service, counts, settings), trigger=wish.trigger,
             others_serve=any(p.minimum >= 1 or p.replicas > 1 for p in others),
         )  # fmt: skip
         wish = scaled_up_for_silent(wish, pool, counts[role])
@@ -97,7 +103,7 @@ def decide(
     decisions = _together(decisions, service)
     decisions, over_budget = _within_budget(decisions, service)
     for role, decision in decisions.items():
-        state = _noted(state, role, decision, now)
+        state = _noted(state, role, decision)
     wanted = {role: wish.workers for role, wish in wished.items()}
     conditions: dict[str, Verdict] = {
         Condition.SCALING_ACTIVE: scaling_active(service, snapshot, counts, qualities, state.unmatched_ticks),
@@ -139,6 +145,20 @@ def _look(
         )
         state = state.with_memory(role, memory)
     return state
+
+
+def _sighted(
+    state: ServiceState, service: Service, counts: dict[str, RoleCount], settings: Settings
+) -> float:
+    """Seconds of the last window that the measurements of every role with ready workers truly cover."""
+    return min(
+        (
+            state.history.rates(role, settings.window_seconds).seconds
+            for role in service.pools
+            if counts[role].ready
+        ),
+        default=settings.window_seconds,
+    )
 
 
 def _forget_decisions(state: ServiceState, service: Service, now: float) -> ServiceState:
@@ -236,9 +256,6 @@ def _within_budget(
     return cut, f"gpuBudget {service.gpu_budget}: {', '.join(lost)}" if lost else None
 
 
-def _noted(state: ServiceState, role: str, decision: Decision, now: float) -> ServiceState:
+def _noted(state: ServiceState, role: str, decision: Decision) -> ServiceState:
     memory: RoleMemory = state.memory(role)
-    shrunk = now if decision.target < decision.current else memory.shrunk_at_seconds
-    return state.with_memory(
-        role, replace(memory, current=decision.current, target=decision.target, shrunk_at_seconds=shrunk)
-    )
+    return state.with_memory(role, replace(memory, current=decision.current, target=decision.target))

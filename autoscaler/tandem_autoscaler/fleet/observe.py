@@ -45,7 +45,10 @@ def observe(
     for pool in pools:
         spec = pool.get("spec") or {}
         namespace = pool["metadata"].get("namespace", "")
-        replicas[(namespace, spec.get("service", ""), spec.get("role", ""))] = int(spec.get("replicas", 0))
+        service, role = spec.get("service", ""), spec.get("role", "")
+        # Another pool that names the same service and role is not the one that is written.
+        if pool["metadata"].get("name") == names.pool_name(service, role):
+            replicas[(namespace, service, role)] = int(spec.get("replicas", 0))
     by_service: dict[tuple[str, str], list[Pod]] = {}
     for manifest in pods:
         labels = manifest["metadata"].get("labels") or {}

@@ -5,6 +5,7 @@ reading of the KV cache. Neither the size nor the proportions of the prior need 
 per token, batch and context, the proportions only as far as batches and contexts of different size were seen.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -35,6 +36,7 @@ class DecodeModel:
 
     prior: DecodePrior = field(default_factory=DecodePrior)
     context_tokens: float = 1.0  # of the sequences that are asked about: a mean prompt and half an output
+    context_scv: float = 0.0  # squared coefficient of variation of their lengths
     base_seconds: float | None = None
     seconds_per_sequence: float | None = None
     seconds_per_context_token: float | None = None
@@ -63,9 +65,20 @@ class DecodeModel:
     def seconds_per_sequence_now(self) -> float:
         return self._line()[1]
 
-    def at_context(self, tokens: float) -> "DecodeModel":
+    def at_context(self, tokens: float, scv: float = 0.0) -> "DecodeModel":
         """The same model, asked about sequences of so many tokens."""
-        return replace(self, context_tokens=max(1.0, tokens))
+        return replace(self, context_tokens=max(1.0, tokens), context_scv=max(0.0, scv))
+
+    @property
+    def spread(self) -> float:
+        """By how much more the cost of a batch varies than its number of sequences: sqrt(1 + w^2 scv).
+
+        w is the part of a sequence's cost that its context makes. One sequence of a hundred thousand tokens slows all.
+        """
+        _, each, context = self._coefficients()
+        of_context = context * self.context_tokens
+        weight = of_context / (each + of_context) if each + of_context > 0 else 0.0
+        return math.sqrt(1.0 + weight * weight * self.context_scv)
 
     def _coefficients(self) -> tuple[float, float, float]:
         """(d0, d1, d2)."""
@@ -108,7 +121,7 @@ class DecodeModel:
         """With one tick's samples."""
         if not found:
             return self
-        samples = self.samples.plus(at_seconds, found, _MOST_WEIGHT)
+        samples = self.samples.plus(at_seconds, found, self._coefficients(), _MOST_WEIGHT)
         base, each, context = fit(samples, at_seconds, self._coefficients(), shape_weight=_SHAPE_WEIGHT)
         return replace(
             self,

@@ -54,13 +54,15 @@ class Samples:
         """(n,) of x1."""
         return np.asarray(self.rows[:, 3])
 
-    def plus(self, at_seconds: float, samples: Sequence[Sample], most_weight: float) -> "Samples":
+    def plus(
+        self, at_seconds: float, samples: Sequence[Sample], line: Sequence[float], most_weight: float
+    ) -> "Samples":
         """With one tick's samples, one per worker, put together into two at most.
 
         A fleet's size must not decide how long its past is remembered. The two are its emptier and its fuller half,
-        which shows the slope.
+        which shows the slope. Whoever is off from `line` by much more than the others is left out.
         """
-        merged = _merged(samples)
+        merged = _merged(samples, line)
         if not merged:
             return self
         new = np.array([(at_seconds, min(s.weight, most_weight), s.y, *s.x) for s in merged])
@@ -70,13 +72,15 @@ class Samples:
         return Samples(np.concatenate([self.rows[first:], new])[-KEPT:])
 
 
-def _merged(samples: Sequence[Sample]) -> list[Sample]:
+def _merged(samples: Sequence[Sample], line: Sequence[float]) -> list[Sample]:
     if len(samples) < 2:
         return list(samples)
     ordered = sorted(samples, key=lambda s: s.x)
-    heights = sorted(s.y for s in samples)
-    middle = heights[len(heights) // 2]
-    sound = [s for s in ordered if middle / _OUTLIER <= s.y <= middle * _OUTLIER]
+    heights = [
+        s.y / max(line[0] + sum(c * x for c, x in zip(line[1:], s.x, strict=True)), 1e-12) for s in ordered
+    ]
+    middle = sorted(heights)[len(heights) // 2]
+    sound = [s for s, h in zip(ordered, heights, strict=True) if middle / _OUTLIER <= h <= middle * _OUTLIER]
     halves = (sound[: len(sound) // 2], sound[len(sound) // 2 :]) if len(sound) >= 4 else (sound,)
     return [_mean(half) for half in halves if half]
 

@@ -80,19 +80,15 @@ class PrefillModel:
         (base, slope), margin = self._line(), self._margin()
         return [((base + slope * self.work(tokens)) * margin, share) for tokens, share in found]
 
-    def sample(
-        self, *, seconds: float | None, tokens: float, requests: float, length_scv: float = 0.0
-    ) -> Sample | None:
-        """One pod's interval: mean service time (None: not to be told), mean tokens computed, number of requests.
+    def sample(self, *, seconds: float | None, work: float, requests: float) -> Sample | None:
+        """One pod's interval: mean service time (None: not to be told), mean work, number of requests.
 
-        `length_scv` is the squared coefficient of variation of the lengths: the mean of n^2 is m^2 (1 + scv). None
-        when it says nothing that could be believed.
+        None when it says nothing that could be believed.
         """
-        if seconds is None or not 0 < seconds < math.inf or not requests > 0 or not 0 < tokens < 1e9:
+        if seconds is None or not 0 < seconds < math.inf or not requests > 0 or not 0 < work < 1e12:
             return None
         # A prompt computes one token at least (as in `shortened`): a mean near zero would make the slope infinite.
-        tokens = max(1.0, tokens)
-        work = tokens + self.prior.curvature * tokens * tokens * (1.0 + max(0.0, length_scv))
+        work = max(1.0, work)
         alone = self.prior.base_seconds + self.prior.seconds_per_token * work
         return Sample((work,), seconds, requests) if LEAST_GAIN <= seconds / alone <= MOST_GAIN else None
 
@@ -100,7 +96,7 @@ class PrefillModel:
         """With one tick's samples."""
         if not found:
             return self
-        samples = self.samples.plus(at_seconds, found, _MOST_WEIGHT)
+        samples = self.samples.plus(at_seconds, found, self._line(), _MOST_WEIGHT)
         learnt = replace(self, samples=samples)
         if self.remembered and learnt.requests < FEWEST_REQUESTS:
             return learnt

@@ -94,7 +94,7 @@ UTILISATION_WHEN_INFEASIBLE = 0.85
 
 def smallest_pool(
     arrivals: float, distribution: Distribution, target_seconds: float, allowance: float, *,
-    allowed: float | None = None, arrival_scv: float = 1.0, pooled: bool = True, most: int = 100_000,
+    allowed: float | None = None, arrival_scv: float = 1.0, pooled: bool = True, most: int = 10_000,
 ) -> Sizing:  # fmt: skip
     """min{c > R : P(c) <= allowed}; `allowed` is 0.8 x allowance unless given.
 
@@ -115,6 +115,8 @@ def smallest_pool(
             servers, arrivals, distribution, target_seconds, arrival_scv=arrival_scv, pooled=pooled
         )
 
+    if load >= most:
+        return Sizing(most, load, 1.0, allowed, hopeless, feasible)
     least = math.floor(load) + 1
     if not feasible:
         least = max(least, math.ceil(load / UTILISATION_WHEN_INFEASIBLE))

@@ -4,8 +4,9 @@ A worker exports some 250 numbers and a fleet has thousands of workers: differen
 took ten times as long and four times the memory. Engines of one version and one set of targets share a layout.
 """
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from struct import Struct
 
@@ -144,6 +145,23 @@ def _shape(histograms: Mapping[str, Histogram]) -> tuple[tuple[str, ...], tuple[
     return tuple(histograms), tuple([histogram.edges for histogram in histograms.values()])
 
 
+def sound(reading: PodReading) -> PodReading:
+    """Without what no engine can mean: values that are negative or no numbers. Itself when there are none."""
+    counters = {name: value for name, value in reading.counters.items() if 0 <= value < math.inf}
+    gauges = {name: value for name, value in reading.gauges.items() if 0 <= value < math.inf}
+    histograms: Mapping[str, Histogram] = reading.histograms
+    if not isinstance(histograms, Histograms) or not histograms.sound:
+        histograms = {name: found for name, found in histograms.items() if _is_sound(found)}
+    kept = len(counters) + len(gauges) + len(histograms)
+    if kept == len(reading.counters) + len(reading.gauges) + len(reading.histograms):
+        return reading
+    return replace(reading, counters=counters, gauges=gauges, histograms=histograms)
+
+
+def _is_sound(histogram: Histogram) -> bool:
+    return math.isfinite(histogram.total) and all([0 <= count < math.inf for count in histogram.counts])
+
+
 def arrivals_total(reading: PodReading) -> float | None:
     """Requests ended + those in the system; None when the pod tells neither.
 
@@ -170,6 +188,14 @@ class Histograms(Mapping[str, Histogram]):
     def __init__(self, *parts: tuple[Layout, Vector]) -> None:
         self.parts = parts
         self._made: dict[str, Histogram] = {}
+
+    @property
+    def sound(self) -> bool:
+        """True when no bucket is negative and every value is a number."""
+        return all(
+            bool(np.isfinite(vector).all() and (vector[layout.rising] >= 0).all())
+            for layout, vector in self.parts
+        )
 
     def __getitem__(self, name: str) -> Histogram:
         made = self._made.get(name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tandem_api import names
 from tandem_autoscaler.fleet.service import Service
 from tandem_autoscaler.signals.histogram import Histogram
-from tandem_autoscaler.signals.layout import Histograms, Layout, Vector
+from tandem_autoscaler.signals.layout import Histograms, Layout, Vector, sound
 from tandem_autoscaler.signals.source import Snapshot
 from tandem_autoscaler.signals.track import KEEP_SECONDS, Step, Track
 
@@ -53,7 +53,9 @@ class History:
     listed_at_seconds: Mapping[str, float | None] = field(default_factory=dict)
     ticks: int = 0
     # The same rates and the same role's tracks are asked for by several rules within a tick.
-    _made: dict[tuple[str, float], Rates] = field(default_factory=dict, compare=False, repr=False)
+    _made: dict[tuple[str, float, frozenset[str]], Rates] = field(
+        default_factory=dict, compare=False, repr=False
+    )
     _by_role: dict[str, list[Track]] = field(default_factory=dict, compare=False, repr=False)
 
     def advance(self, service: Service, snapshot: Snapshot) -> "History":
@@ -74,7 +76,10 @@ class History:
         known = len(tracks)
         for uid, role in roles.items():
             reading = snapshot.pods.get(uid)
-            if reading is None or reading.empty:
+            if reading is None:
+                continue
+            reading = sound(reading)
+            if reading.empty:
                 continue
             if uid in tracks:
                 tracks[uid] = tracks[uid].extended(reading, role, now)
@@ -91,20 +96,21 @@ class History:
                 self._by_role.setdefault(track.role, []).append(track)
         return self._by_role.get(role, [])
 
-    def rates(self, role: str, window_seconds: float) -> Rates:
-        """Rates of the role's pods over the window that ends now."""
-        made = self._made.get((role, window_seconds))
+    def rates(self, role: str, window_seconds: float, *, without: frozenset[str] = frozenset()) -> Rates:
+        """Rates of the role's pods over the window that ends now, except those of these uids."""
+        made = self._made.get((role, window_seconds, without))
         if made is None:
-            made = self._made[(role, window_seconds)] = self._rates(role, window_seconds)
+            made = self._rates(role, window_seconds, without)
+            self._made[(role, window_seconds, without)] = made
         return made
 
-    def _rates(self, role: str, window_seconds: float) -> Rates:
+    def _rates(self, role: str, window_seconds: float, without: frozenset[str]) -> Rates:
         begin = self.now_seconds - window_seconds
         covered = min(window_seconds, max(self.now_seconds - self.began_at_seconds, 0.0))
         grown: dict[int, tuple[Layout, Vector]] = {}  # per second, by the layout's identity
         pods, longest = 0, 0.0
         for track in self.of_role(role):
-            worked = self._worked(track, begin, covered)
+            worked = None if track.uid in without else self._worked(track, begin, covered)
             if worked is None:
                 continue
             start, span = worked

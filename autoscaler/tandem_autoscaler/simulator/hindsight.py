@@ -3,10 +3,10 @@
 A schedule says how many workers of each role are present in every 15 s; they are ordered one cold start ahead and no
 cold start takes longer than that. No flips, no demotion: only the right number at the right time (ALGORITHM 6, 7c).
 
-The search begins with the model oracle at several margins, takes for each stretch of the trace the best of them, and
-then moves blocks of slots by one worker. Far-apart stretches hardly influence each other, so every stretch tries a move
-of its own in each simulation, and keeps it if cost + price x misses of that stretch fell. The price of a miss falls
-slowly, so that one search passes from almost no misses to many and leaves a curve behind.
+The search begins with the model oracle at several margins and with fixed fleets, takes for each stretch of the trace
+the best of them, and then moves blocks of slots by one worker. Far-apart stretches hardly influence each other, so
+every stretch tries a move of its own in each simulation, and keeps it if cost + price x misses of that stretch fell.
+The price of a miss falls slowly, so that one search passes from almost no misses to many and leaves a curve behind.
 
 What it finds is an upper bound of the optimum: a longer search may find a cheaper schedule. The same curve is used for
 all policies.
@@ -29,11 +29,14 @@ from tandem_autoscaler.simulator.policies.schedule import SLOT_SECONDS, Schedule
 from tandem_autoscaler.simulator.run import Result, simulate
 from tandem_autoscaler.simulator.trace import Trace
 
-VERSION = 1
+VERSION = 3
 # (share of late prompts allowed to the formula, its factor on the arrivals)
 _STARTS = ((0.002, 1.3), (0.01, 1.1), (0.03, 1.0), (0.1, 1.0), (0.25, 0.95), (0.5, 0.9))
+# Where cold starts are dear a fleet that hardly moves is best: levels at these quantiles of the need.
+_LEVELS = (0.75, 0.9, 0.97)
 # The attainments that the price is steered through.
 _STAGES = (0.9995, 0.998, 0.995, 0.99, 0.98, 0.965)
+_PRICE_RANGE = 8.0
 _STRETCHES_SECONDS = (120.0, 180.0, 300.0)
 _BLOCKS = (1, 2, 3, 4, 6, 8)
 
@@ -136,16 +139,18 @@ class _Search:
 
     def run(self, evaluations: int) -> Curve:
         played = [self._play(*slots) for slots in self._starts()]
-        # GPU seconds that one request more in time may cost at first: the dearest start over one percent of misses.
+        # Worker seconds that one request more in time may cost at first: those of the dearest start over 5 % of them.
         counted = max(1, int(self._counted().sum()))
-        price = 3600.0 * played[0].gpu_hours / self.problem.hardware.gpus / (0.01 * counted)
+        price = 3600.0 * played[0].gpu_hours / self.problem.hardware.gpus / (0.05 * counted)
         base = self._play(*self._best_of_each_stretch(played, price))
         left = evaluations - len(self.found)
+        # Within a stage, whose steps take two simulations each, the price can move by _PRICE_RANGE.
+        pace = _PRICE_RANGE ** (2 * len(_STAGES) / max(left, 2 * len(_STAGES)))
         for stage, target in enumerate(_STAGES):
             until = left * (stage + 1) // len(_STAGES) + evaluations - left
             while len(self.found) < until:
                 base = self._step(base, price)
-                price *= 1.06 if base.attainment < target else 0.94
+                price *= pace if base.attainment < target else 1.0 / pace
         return self._curve()
 
     def _starts(self) -> Iterator[tuple[Slots, Slots]]:
@@ -161,6 +166,10 @@ class _Search:
         for allowance, headroom in _STARTS:
             needs = true_needs(problem.trace, profile, allowance / 0.8, headroom)
             yield self._fitted(needs[0]), self._fitted(needs[1])
+        needs = true_needs(problem.trace, profile, 0.05)
+        for level in _LEVELS:
+            prefill, decode = (int(np.ceil(np.quantile(need, level))) for need in needs)
+            yield np.full(problem.slots, prefill), np.full(problem.slots, decode)
 
     def _fitted(self, slots: Slots) -> Slots:
         """As long as the trace; the last slot goes on."""

@@ -39,6 +39,7 @@ from tandem_operator.plan.actions import (
     Plan,
     Remove,
     SetReplicas,
+    Undrain,
 )
 from tandem_operator.watch.world import World
 
@@ -229,6 +230,8 @@ class CarryOut:
                 await self._create(action, observed, findings)
             case Drain():
                 await self._drain(action, observed, findings)
+            case Undrain():
+                await self._undrain(action, observed, findings)
             case Delete():
                 await self._delete(action, observed, findings)
 
@@ -263,11 +266,31 @@ class CarryOut:
                 "annotations": {
                     names.ANNOTATION_DRAIN_STARTED: format_time(action.started),
                     names.ANNOTATION_DRAIN_REASON: action.reason,
+                    names.ANNOTATION_DRAIN_REVERSIBLE: "true" if action.reversible else None,
                 },
             }
         }
         if not await self._patch_pod(action.pod, merge, observed, findings):
             findings.undone.add(action.pod)
+
+    async def _undrain(self, action: Undrain, observed: Observed, findings: Findings) -> None:
+        merge = {
+            "metadata": {
+                "uid": action.uid,
+                # Deleted meanwhile, by whomever, it must not be shown to the router again: any change since we looked
+                # means looking again.
+                "resourceVersion": action.resource_version,
+                "labels": {names.LABEL_SERVING: "true"},
+                "annotations": {
+                    names.ANNOTATION_DRAIN_STARTED: None,
+                    names.ANNOTATION_DRAIN_REASON: None,
+                    names.ANNOTATION_DRAIN_REVERSIBLE: None,
+                },
+            }
+        }
+        if not await self._patch_pod(action.pod, merge, observed, findings):
+            findings.undone.add(action.pod)
+            findings.look_again_seconds = 1.0
 
     async def _mark(self, mark: Mark, observed: Observed, findings: Findings) -> None:
         metadata: Manifest = {"uid": mark.uid}

@@ -28,6 +28,7 @@ class PodView:
     name: str
     uid: str
     role: str
+    resource_version: str = ""
     phase: str = "Pending"
     ready: bool = False
     # The start-up probe has passed once since the container's last start: it may have open requests.
@@ -38,6 +39,8 @@ class PodView:
     # When the API server expects the pod to be gone (deletion request plus grace); None while it is wanted.
     gone_by: float | None = None
     drain_started: float | None = None
+    # The drain was for a smaller number and nothing else.
+    drain_reversible: bool = False
     gpus: int | None = 0
     ip: str | None = None
     restarts: int = 0
@@ -108,6 +111,7 @@ def view_pod(manifest: Manifest, *, container: str, gpu_resources: frozenset[str
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         role=labels.get(names.LABEL_ROLE, ""),
+        resource_version=metadata.get("resourceVersion", ""),
         phase=status.get("phase", "Pending"),
         ready=ready,
         started=bool(state.get("started")) or ready,
@@ -116,6 +120,7 @@ def view_pod(manifest: Manifest, *, container: str, gpu_resources: frozenset[str
         created_at=parse_time(metadata.get("creationTimestamp")) or 0.0,
         gone_by=parse_time(metadata.get("deletionTimestamp")),
         drain_started=parse_time(annotations.get(names.ANNOTATION_DRAIN_STARTED)),
+        drain_reversible=annotations.get(names.ANNOTATION_DRAIN_REVERSIBLE) == "true",
         gpus=gpus_of(spec, gpu_resources),
         ip=status.get("podIP") or None,
         restarts=int(state.get("restartCount") or 0),

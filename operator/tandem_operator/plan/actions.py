@@ -1,7 +1,6 @@
 """The vocabulary of a plan. Every action carries its reason; the carry-out adds nothing of its own.
 
-Room is left for two more actions of the lifecycle: Undrain (a drained worker comes back) and Flip (a drained
-worker changes its role).
+Room is left for one more action of the lifecycle: Flip (a drained worker changes its role).
 """
 
 from collections.abc import Mapping
@@ -34,6 +33,19 @@ class Drain:
     role: str
     started: float
     reason: str
+    # Nothing is wrong with it, there are only too many: while it drains it may be taken back.
+    reversible: bool = False
+
+
+@dataclass(frozen=True)
+class Undrain:
+    """Put one draining worker back into the router, provided that it is still the one that was looked at."""
+
+    pod: str
+    uid: str
+    role: str
+    resource_version: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ class Delete:
     reason: str
 
 
-Action = Create | Drain | Delete
+Action = Create | Drain | Undrain | Delete
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The GPU budget: never exceeded at any instant, draining and terminating workers included."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tandem_operator.observe.observed import Observed
@@ -35,4 +36,14 @@ def gpu_budget(observed: Observed) -> Budget:
             used = None
             break
         used += pod.gpus
+    return Budget(limit, used)
+
+
+def lasting_budget(observed: Observed, *, leaving: Collection[str]) -> Budget:
+    """The budget as it will stand when all that drains or ends is gone. `leaving`: names that will be let go now."""
+    limit = observed.spec.gpu_budget if observed.spec is not None else None
+    used: int | None = 0
+    for pod in observed.pods:
+        if pod.member and pod.name not in leaving:
+            used = None if used is None or pod.gpus is None else used + pod.gpus
     return Budget(limit, used)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tandem_api.reasons import Condition, EventReason, Reason
-from tandem_operator.plan.actions import Action, Create, Delete, Drain, Notice
+from tandem_operator.plan.actions import Action, Create, Delete, Drain, Notice, Undrain
 
 # Reasons that mean that somebody should look.
 _FAULTS = frozenset(
@@ -35,6 +35,9 @@ def action_events(actions: Iterable[Action]) -> tuple[Notice, ...]:
             case Drain():
                 pod, reason = action.pod, EventReason.WORKER_DRAINING
                 text = f"{pod} leaves the router: {action.reason}"
+            case Undrain():
+                pod, reason = action.pod, EventReason.WORKER_UNDRAINED
+                text = f"{pod} comes back to the router: {action.reason}"
             case Delete():
                 pod, reason = action.pod, EventReason.WORKER_DELETED
                 text = f"deleted {pod}: {action.reason}"

@@ -1,7 +1,7 @@
-"""From targets to Create, Drain and Delete, over all roles, within the budget.
+"""From targets to Create, Drain, Undrain and Delete, over all roles, within the budget.
 
-Order matters: first what must go (finished, drained, surplus), then what may come. A GPU that is still held is not
-given away, so growth waits for shrinking by itself.
+Order matters: first what must go (finished, surplus), then what may come, and last the end of those that drained and
+are not wanted back. A GPU that is still held is not given away, so growth waits for shrinking by itself.
 """
 
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from tandem_operator.build.worker_pod import worker_pod
 from tandem_operator.observe.observed import Observed, Quiet
 from tandem_operator.observe.pod import PodView
 from tandem_operator.observe.spec import gpus_per_worker
-from tandem_operator.plan.actions import Action, Create, Delete, Drain
-from tandem_operator.plan.budget import Budget, gpu_budget
+from tandem_operator.plan.actions import Action, Create, Delete, Drain, Undrain
+from tandem_operator.plan.budget import Budget, gpu_budget, lasting_budget
 from tandem_operator.plan.children import router_has_turned
 from tandem_operator.plan.drain import Gone, drain_step
 from tandem_operator.plan.ordinals import free_ordinals
@@ -22,6 +22,7 @@ from tandem_operator.plan.rollout import RolloutStep, rollout_step
 from tandem_operator.plan.settings import Settings
 from tandem_operator.plan.succession import new_roles_serve
 from tandem_operator.plan.targets import Target
+from tandem_operator.plan.undrain import reversible_drains
 from tandem_operator.plan.victims import victims
 
 
@@ -36,6 +37,10 @@ class Sizing:
     # Roles whose GPUs cannot be told.
     uncounted: set[str] = field(default_factory=set)
 
+    def leaving(self) -> set[str]:
+        """Names of the workers that are let go in this pass."""
+        return {action.pod for action in self.actions if isinstance(action, Drain | Delete)}
+
     def look_again(self, seconds: float) -> None:
         seconds = max(0.1, seconds)
         self.requeue_seconds = seconds if self.requeue_seconds is None else min(self.requeue_seconds, seconds)
@@ -47,7 +52,6 @@ def size(observed: Observed, targets: dict[str, Target], *, now: float, settings
     assert spec is not None
     sizing = Sizing()
     _end_finished(observed, sizing, now=now, settings=settings)
-    _end_drained(observed, spec, sizing, now=now, settings=settings)
     budget = gpu_budget(observed)
     wanted: dict[str, list[str]] = {}
     for name, target in targets.items():
@@ -55,6 +59,7 @@ def size(observed: Observed, targets: dict[str, Target], *, now: float, settings
     _shrink_to_budget(observed, targets, budget, sizing, now=now)
     _leave_old_roles(observed, targets, sizing, now=now, settings=settings)
     _grow(observed, spec, targets, wanted, budget, sizing, now=now, settings=settings)
+    _end_drained(observed, spec, sizing, now=now, settings=settings)
     return sizing
 
 
@@ -73,8 +78,9 @@ def _end_finished(observed: Observed, sizing: Sizing, *, now: float, settings: S
 def _end_drained(
     observed: Observed, spec: InferenceServiceSpec, sizing: Sizing, *, now: float, settings: Settings
 ) -> None:
+    taken_back = {action.pod for action in sizing.actions if isinstance(action, Undrain)}
     for pod in observed.pods:
-        if not pod.draining:
+        if not pod.draining or pod.name in taken_back:
             continue
         step = drain_step(
             pod,
@@ -122,7 +128,7 @@ def _shrink_or_roll(
     if surplus > 0:
         for pod in victims(members, observed, wanted_hash=wanted_hash)[:surplus]:
             why = f"{target.role} {len(members)} -> {target.replicas}"
-            sizing.actions.append(_let_go(pod, now=now, reason=why))
+            sizing.actions.append(_let_go(pod, now=now, reason=why, reversible=True))
     elif step.retire is not None:
         sizing.actions.append(_let_go(step.retire, now=now, reason="its template is out of date"))
     return _lacking(step, target, members)
@@ -134,7 +140,7 @@ def _shrink_to_budget(
     """A budget that was lowered below what runs: let go what is above the minimum, the largest role first."""
     if budget.limit is None:
         return
-    gone = {action.pod for action in sizing.actions if not isinstance(action, Create)}
+    gone = sizing.leaving()
     members = {
         name: [pod for pod in observed.pods if pod.role == name and pod.member and pod.name not in gone]
         for name in targets
@@ -149,7 +155,7 @@ def _shrink_to_budget(
         members[role].remove(pod)
         cost -= pod.gpus or 0
         reason = f"the workers hold {cost + (pod.gpus or 0)} GPUs, gpuBudget is {budget.limit}"
-        sizing.actions.append(_let_go(pod, now=now, reason=reason))
+        sizing.actions.append(_let_go(pod, now=now, reason=reason, reversible=True))
 
 
 def _lacking(step: RolloutStep, target: Target, members: list[PodView]) -> list[str]:
@@ -161,11 +167,11 @@ def _lacking(step: RolloutStep, target: Target, members: list[PodView]) -> list[
     return []
 
 
-def _let_go(pod: PodView, *, now: float, reason: str) -> Action:
+def _let_go(pod: PodView, *, now: float, reason: str, reversible: bool = False) -> Action:
     """A worker that never served has nothing to finish."""
     if not pod.started:
         return Delete(pod.name, pod.uid, pod.role, reason)
-    return Drain(pod.name, pod.uid, pod.role, now, reason)
+    return Drain(pod.name, pod.uid, pod.role, now, reason, reversible)
 
 
 def _leave_old_roles(
@@ -191,7 +197,7 @@ def _grow(
     now: float,
     settings: Settings,
 ) -> None:
-    """Create what is lacking while the budget admits it.
+    """Take back what drains, then create what is still lacking while the budget admits it.
 
     Roles below their minimum go first, then who is furthest behind.
     """
@@ -199,30 +205,54 @@ def _grow(
     have = {name: sum(1 for pod in observed.pods if pod.role == name and pod.member) for name in targets}
     waiting = {name: list(reasons) for name, reasons in wanted.items() if reasons}
     order = list(targets)
+    drained = {
+        name: reversible_drains(
+            name,
+            observed,
+            wanted_hash=template_hash(observed.name, spec, spec.roles[name]),
+            now=now,
+            settings=settings,
+        )
+        for name in waiting
+    }
+    lasting = lasting_budget(observed, leaving=sizing.leaving())
+    creates: list[Action] = []
     while waiting:
         name = min(waiting, key=lambda role: _turn(targets[role], have[role], order.index(role)))
         gpus = gpus_per_worker(spec.roles[name])
-        if not budget.admits(gpus):
+        admitted = budget.admits(gpus)
+        warm = drained[name][0] if drained[name] else None
+        # It holds its GPUs already; only a budget below what runs, or a role below its minimum, may claim them.
+        if warm and (
+            admitted or (lasting.admits(warm.gpus) and not _others_starve(name, targets, have, sizing))
+        ):
+            reason = waiting[name].pop(0)
+            sizing.actions.append(Undrain(warm.name, warm.uid, name, warm.resource_version, reason))
+            drained[name].remove(warm)
+            lasting = lasting.plus(warm.gpus)
+        elif admitted:
+            reason = waiting[name].pop(0)
+            manifest = worker_pod(
+                namespace=observed.namespace,
+                service=observed.name,
+                spec=spec,
+                role_name=name,
+                ordinal=next(ordinals),
+                owner=observed.owner_reference(),
+                images=settings.images,
+            )
+            creates.append(Create(manifest, name, reason))
+            budget = budget.plus(gpus)
+        else:
             if gpus is None or budget.used is None:
                 sizing.uncounted.add(name)
             sizing.blocked[name] = _blocked_sentence(name, gpus, budget, targets[name])
             del waiting[name]
             continue
-        reason = waiting[name].pop(0)
-        manifest = worker_pod(
-            namespace=observed.namespace,
-            service=observed.name,
-            spec=spec,
-            role_name=name,
-            ordinal=next(ordinals),
-            owner=observed.owner_reference(),
-            images=settings.images,
-        )
-        sizing.actions.append(Create(manifest, name, reason))
-        budget = budget.plus(gpus)
         have[name] += 1
         if not waiting[name]:
             del waiting[name]
+    sizing.actions += creates
     if sizing.blocked:
         _make_room(observed, targets, sizing, now=now)
 
@@ -230,6 +260,13 @@ def _grow(
 def _turn(target: Target, have: int, place: int) -> tuple[bool, float, int]:
     """Who is served first when GPUs are short: roles below their minimum, then who is furthest behind."""
     return have >= target.minimum, have / max(1, target.replicas), place
+
+
+def _others_starve(role: str, targets: dict[str, Target], have: dict[str, int], sizing: Sizing) -> bool:
+    """Does a role below its minimum wait for GPUs while this one has its own?"""
+    return have[role] >= targets[role].minimum and any(
+        have[other] < targets[other].minimum for other in sizing.blocked
+    )
 
 
 def _blocked_sentence(role: str, gpus: int | None, budget: Budget, target: Target) -> str:
@@ -248,9 +285,8 @@ def _make_room(observed: Observed, targets: dict[str, Target], sizing: Sizing, *
     old = [pod for pod in observed.pods if pod.role not in targets]
     if any(pod.draining or pod.terminating for pod in old):
         return
-    members = [pod for pod in old if pod.member and pod.gpus]
-    gone = {action.pod for action in sizing.actions if not isinstance(action, Create)}
-    members = [pod for pod in members if pod.name not in gone]
+    gone = sizing.leaving()
+    members = [pod for pod in old if pod.member and pod.gpus and pod.name not in gone]
     if members:
         # From the role that has most, so that no old role is emptied before the others.
         count = {pod.role: sum(1 for other in members if other.role == pod.role) for pod in members}

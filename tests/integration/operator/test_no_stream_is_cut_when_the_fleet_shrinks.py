@@ -193,3 +193,43 @@ def test_every_open_stream_ends_whole(
         assert body.rstrip().endswith("data: [DONE]")
         assert '"error"' not in body
     eventually(lambda: leaving not in [pod["metadata"]["name"] for pod in place.workers("chat")], seconds=60)
+
+
+def test_a_worker_that_is_taken_back_gets_new_requests_and_its_open_streams_end_whole(
+    place: Place, operator: Operator, live: LiveFleet
+) -> None:
+    place.apply(
+        "chat", colocated(model=MODEL, engine={"maxModelLen": 4096}, router={"policy": "round_robin"})
+    )
+    live.run_engines("chat", count=1)
+    live.run_router("chat")
+    place.scale("chat-workers", 2)
+    live.run_engines("chat", count=2)
+    eventually(lambda: place.service("chat")["status"]["roles"]["workers"]["summary"] == "2/2")
+    eventually(lambda: live.ask()[0] == 200)
+
+    streams: list[Any] = []
+    threads = [threading.Thread(target=lambda: streams.append(live.ask(3 * TOKENS))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    place.scale("chat-workers", 1)
+    leaving = eventually(lambda: place.workers("chat", serving=False))[0]
+    place.scale("chat-workers", 2)
+    eventually(lambda: len(place.workers("chat", serving=True)) == 2)
+
+    # More than the open streams can account for.
+    enough = finished(leaving) + len(threads) + 1
+    eventually(lambda: [live.ask() for _ in range(4)] and finished(leaving) >= enough, seconds=30)
+    for thread in threads:
+        thread.join()
+    assert [(status, body.count("data: ")) for status, body in streams] == [(200, 3 * TOKENS + 1)] * 8
+    assert leaving["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in place.workers("chat")}
+
+
+def finished(pod: Manifest) -> float:
+    """Requests that have ended at this worker's gate."""
+    connection = http.client.HTTPConnection(pod["status"]["podIP"], names.ENGINE_PORT, timeout=5)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("tandem:requests_total{"))

@@ -112,3 +112,39 @@ def test_with_autoscaling_off_the_spec_sets_the_pool(place: Place, operator: Ope
     place.apply("chat", colocated(autoscaling=off, workers={"replicas": 3, "maxReplicas": 4}))
     eventually(lambda: len(place.workers("chat")) == 3)
     eventually(lambda: place.items(names.WORKER_POOLS)[0]["spec"]["replicas"] == 3)
+
+
+def test_a_worker_that_still_drains_is_taken_back_before_one_is_created(
+    place: Place, operator: Operator
+) -> None:
+    place.apply("chat", colocated(gpuBudget=3))
+    place.run_all("chat", count=1)
+    eventually(lambda: place.items(names.WORKER_POOLS))
+    place.scale("chat-workers", 2)
+    before = {pod["metadata"]["uid"] for pod in place.run_all("chat", count=2)}
+    eventually(lambda: place.service("chat")["status"]["summary"] == "2/2")
+    for engine in place.engines.values():
+        engine.running = 3.0
+    place.scale("chat-workers", 1)
+    leaving = eventually(lambda: place.workers("chat", serving=False))[0]["metadata"]["name"]
+    eventually(lambda: place.service("chat")["status"]["roles"]["workers"]["draining"] == 1)
+    mark = place.cluster.audit.mark()
+
+    place.scale("chat-workers", 2)
+
+    eventually(lambda: len(place.workers("chat", serving=True)) == 2)
+    eventually(lambda: place.service("chat")["status"]["summary"] == "2/2")
+    # Past the drain's settling and quiet time: an end that was still planned would come now.
+    for engine in place.engines.values():
+        engine.running = 0.0
+    time.sleep(7)
+    assert {pod["metadata"]["uid"] for pod in place.workers("chat", serving=True)} == before
+    returned = next(pod for pod in place.workers("chat") if pod["metadata"]["name"] == leaving)
+    assert not [key for key in returned["metadata"].get("annotations", {}) if "drain" in key]
+    pods = [write for write in operator.writes_since(mark) if write.resource == "pods"]
+    assert [(write.verb, write.name) for write in pods] == [("patch", leaving)]
+    assert [
+        event["note"]
+        for event in place.items("events", group="events.k8s.io/v1")
+        if event["reason"] == "WorkerUndrained"
+    ] == [f"{leaving} comes back to the router: workers 1 -> 2"]

@@ -35,6 +35,29 @@ class Held:
     demotions: int = 0
 
 
+class BusyTime:
+    """Seconds in which at least one of something was under way."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self._seconds, self._since_seconds = 0.0, 0.0
+
+    def begin(self, now_seconds: float) -> None:
+        if not self.under_way:
+            self._since_seconds = now_seconds
+        self.under_way += 1
+
+    def end(self, now_seconds: float) -> None:
+        self.under_way -= 1
+        if not self.under_way:
+            self._seconds += max(0.0, now_seconds - self._since_seconds)
+
+    def seconds(self, now_seconds: float) -> float:
+        """Until now, the one under way included."""
+        running = max(0.0, now_seconds - self._since_seconds) if self.under_way else 0.0
+        return self._seconds + running
+
+
 class Measures:
     """The counters and histograms of one process. Not thread-safe: it lives on the event loop."""
 
@@ -46,6 +69,9 @@ class Measures:
         # How TPOT's token counts were known: a stream without usage is counted by its events, which holds
         # fewer than the tokens when the engine sends several in one (speculative decoding).
         self.token_counts = {"usage": 0, "events": 0}
+        # With a prompt inside the engine that has no first token yet. Over the number of prompts it is the time that
+        # each costs, whatever the order in which they are served.
+        self.prefill_busy = BusyTime()
         self.held: Held | None = None  # None: there is no queue
         self.prompt_tokens = Histogram(PROMPT_TOKEN_EDGES)
         self.ttft = Histogram(edges_with_target(TTFT_EDGES, self.targets.ttft_seconds))
@@ -83,13 +109,14 @@ class Measures:
             if wanted != getattr(self, name).edges:
                 setattr(self, name, Histogram(wanted))
 
-    def snapshot(self, *, gate_open: bool) -> dict[str, Any]:
+    def snapshot(self, now_seconds: float, *, gate_open: bool) -> dict[str, Any]:
         """All numbers as plain JSON, for a sibling process to add to its own."""
         if self._file.read():
             self._rebuild()
         return {
             "gate_open": gate_open,
             "in_flight": self.in_flight,
+            "prefill_busy_seconds": self.prefill_busy.seconds(now_seconds),
             "outcomes": {str(outcome): count for outcome, count in self.outcomes.items()},
             "token_counts": dict(self.token_counts),
             "targets": {"ttft": self.targets.ttft_seconds, "tpot": self.targets.tpot_seconds},
@@ -109,7 +136,8 @@ def merge(own: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Two processes' snapshots as one. Histograms of other edges are left out (a reload under way)."""
     merged = dict(own)
     merged["gate_open"] = own["gate_open"] and other["gate_open"]
-    merged["in_flight"] = own["in_flight"] + other["in_flight"]
+    for name in ("in_flight", "prefill_busy_seconds"):
+        merged[name] = own[name] + other[name]
     for name in ("outcomes", "token_counts"):
         merged[name] = {key: count + other[name].get(key, 0) for key, count in own[name].items()}
     if own["held"] is not None and other["held"] is not None:
@@ -132,6 +160,9 @@ def exposition(snapshot: Mapping[str, Any]) -> bytes:
         "# HELP tandem:requests_in_flight Requests that have come and not ended.",
         "# TYPE tandem:requests_in_flight gauge",
         f"tandem:requests_in_flight {float(snapshot['in_flight'])}",
+        "# HELP tandem:prefill_busy_seconds_total Time with a prompt in the engine that has no first token yet.",
+        "# TYPE tandem:prefill_busy_seconds_total counter",
+        f"tandem:prefill_busy_seconds_total {snapshot['prefill_busy_seconds']!r}",
         "# HELP tandem:requests_total Requests that have ended, by how.",
         "# TYPE tandem:requests_total counter",
         *(f'tandem:requests_total{{outcome="{o}"}} {float(n)}' for o, n in snapshot["outcomes"].items()),

@@ -108,7 +108,7 @@ class Gate:
 
     async def _through(self, scope: Scope, receive: Receive, send: Send, path: PathKind) -> None:
         at_seconds = self._clock()
-        watch = PromptWatch(self.measures, self._prompt_lengths)
+        watch = PromptWatch(self.measures, self._prompt_lengths, self._clock)
         exchange = Exchange(receive, send, self.measures, self._clock, path, watch.computed)
         self._enter(exchange)
         inside = False
@@ -127,6 +127,7 @@ class Gate:
                 await exchange.refuse(refusal)
                 return
             inside = True
+            watch.entered()
             watch.on_computed = lambda: self._admission.prompt_computed(arrival)
             await self.app(scope, exchange.receive if body is None else body.receive, exchange.send)
         except ClientGone:
@@ -211,7 +212,7 @@ class Gate:
         if question["do"] == "close":
             self.door.close(float(question["within_seconds"]))
         elif question["do"] == "measures":
-            return self.measures.snapshot(gate_open=self.door.is_open)
+            return self.measures.snapshot(self._clock(), gate_open=self.door.is_open)
         elif question["do"] != "status":
             raise ValueError(f"unknown request {question['do']!r}")
         return {
@@ -223,7 +224,7 @@ class Gate:
 
     async def _exposition(self, engine_metrics: bytes) -> bytes:
         """This process's measures and those of the engine's other API processes, as one."""
-        snapshot = self.measures.snapshot(gate_open=self.door.is_open)
+        snapshot = self.measures.snapshot(self._clock(), gate_open=self.door.is_open)
         own = self._control.path if self._control is not None else None
         siblings = [path for path in control.sockets(control.directory()) if path != own] if own else []
         if not siblings:  # the engine's counters are those of all processes, our bytes only our own

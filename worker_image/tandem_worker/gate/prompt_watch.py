@@ -10,9 +10,20 @@ from tandem_worker.gate.prompt_lengths import PromptLengths
 class PromptWatch:
     """Observes the prompt's length and teaches `lengths`; `on_computed` lets the admission queue know."""
 
-    __slots__ = ("_computed", "_lengths", "_measures", "_observed", "body", "on_computed")
+    __slots__ = (
+        "_clock",
+        "_computed",
+        "_inside",
+        "_lengths",
+        "_measures",
+        "_observed",
+        "body",
+        "on_computed",
+    )
 
-    def __init__(self, measures: Measures, lengths: PromptLengths) -> None:
+    def __init__(self, measures: Measures, lengths: PromptLengths, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._inside = False
         self._measures = measures
         self._lengths = lengths
         self._computed = False
@@ -20,11 +31,23 @@ class PromptWatch:
         self.body: RequestBody | None = None  # None: not a path whose prompts are known
         self.on_computed: Callable[[], None] | None = None
 
+    def entered(self) -> None:
+        """It goes into the engine now."""
+        if self.body is not None:
+            self._inside = True
+            self._measures.prefill_busy.begin(self._clock())
+
+    def _out(self) -> None:
+        if self._inside:
+            self._inside = False
+            self._measures.prefill_busy.end(self._clock())
+
     def computed(self, usage_tokens: int | None = None) -> None:
         """The first token has come; usage tells the length here already, or later, or never."""
         if self._computed or self.body is None:
             return
         self._computed = True
+        self._out()
         prompt = self.body.prompt()
         if (
             prompt is None or not prompt.kv_elsewhere
@@ -36,6 +59,7 @@ class PromptWatch:
 
     def ended(self, usage_tokens: int | None, *, served: bool) -> None:
         """The request has ended; `served`: with a whole answer, so its prompt was computed whether seen or not."""
+        self._out()
         if self.body is None:
             return
         if served:

@@ -21,7 +21,7 @@ class TandemPolicy:
 
     def __init__(
         self, *, tick_seconds: float = 5.0, demand_quantile: float = 0.8, headroom: float | None = None,
-        confirm_seconds: float = 30.0, settings: Settings | None = None,
+        confirm_seconds: float = 60.0, settings: Settings | None = None,
     ) -> None:  # fmt: skip
         self.tick_seconds = tick_seconds
         self._quantile, self._headroom, self._confirm = demand_quantile, headroom, confirm_seconds

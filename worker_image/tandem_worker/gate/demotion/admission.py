@@ -17,7 +17,7 @@ from tandem_worker.gate.refusal import Refusal
 
 # One prompt computing and one ready behind it, so that the engine does not wait for HTTP and tokeniser.
 INSIDE = 2
-# Short prompts share an engine step: as many go in as fill this share of the target, which is all that the order loses.
+# Short prompts share an engine step: as many go in as make work for this share of the target: all that the order loses.
 # Less costs throughput (0.05: 5 to 10 % of it in the simulated engine at full load), and in the end attainment.
 AHEAD_SHARE = 0.2
 # What no prompt has confirmed for so many requests is forgotten (clients that no longer stream show no first token).
@@ -32,7 +32,7 @@ class _Inside:
 
     request: Waiting
     entered_seconds: float
-    seconds: float  # predicted; 0 while nothing is known
+    work_seconds: float  # predicted; 0 while nothing is known
     shows_first_token: bool
     length_known: bool
     timer: asyncio.TimerHandle | None = None
@@ -143,7 +143,11 @@ class LateDemotion:
             if len(self._inside) >= INSIDE and ahead > AHEAD_SHARE * target:
                 break
             request = self._order.choose(
-                now, free_in_seconds=ahead, target_seconds=target, seconds_of=self._seconds_of
+                now,
+                free_in_seconds=ahead,
+                target_seconds=target,
+                latency_seconds=self._prefill_time.latency_seconds,
+                work_seconds_of=self._work_seconds_of,
             )
             if request is None or not self._has_room(request, ahead, target):
                 break
@@ -156,13 +160,13 @@ class LateDemotion:
             return not self._inside
         return (
             len(self._inside) < INSIDE
-            or ahead_seconds + self._seconds_of(request) <= AHEAD_SHARE * target_seconds
+            or ahead_seconds + self._work_seconds_of(request) <= AHEAD_SHARE * target_seconds
         )
 
     def _open(
         self, request: Waiting, now: float, *, free_in_seconds: float, target_seconds: float | None
     ) -> None:
-        seconds = 0.0 if target_seconds is None else self._seconds_of(request)
+        seconds = 0.0 if target_seconds is None else self._work_seconds_of(request)
         self._order.take(request, seconds)
         self._entered_since_learnt += 1
         if self._entered_since_learnt > TRUSTED_FOR_REQUESTS:
@@ -180,7 +184,8 @@ class LateDemotion:
         if target_seconds is not None:
             # An answer that shows no first token is taken to be through in its time. One that should and does not
             # (the engine has no room, or speaks unknown words) may not hold up the others for ever.
-            patience = free_in_seconds + seconds + (target_seconds if inside.shows_first_token else 0.0)
+            patience = free_in_seconds + seconds + self._prefill_time.latency_seconds
+            patience += target_seconds if inside.shows_first_token else 0.0
             inside.timer = asyncio.get_running_loop().call_later(patience, self._overdue, arrival)
 
     def _overdue(self, arrival: Arrival) -> None:
@@ -196,17 +201,17 @@ class LateDemotion:
         self._together_is_clean = False
 
     # --- times --------------------------------------------------------------------------------------------
-    def _seconds_of(self, request: Waiting) -> float:
-        return self._prefill_time.seconds(request.prompt_tokens)
+    def _work_seconds_of(self, request: Waiting) -> float:
+        return self._prefill_time.work_seconds(request.prompt_tokens)
 
     def _free_in_seconds(self, now_seconds: float) -> float:
         """Until the engine is through with all prompts inside."""
         if not self._inside:
             return 0.0
         first = next(iter(self._inside.values()))
-        computing = now_seconds - max(first.entered_seconds, self._free_since_seconds)
-        rest = sum(inside.seconds for inside in self._inside.values()) - first.seconds
-        return max(0.0, first.seconds - computing) + rest
+        began = max(first.entered_seconds + self._prefill_time.latency_seconds, self._free_since_seconds)
+        rest = sum(inside.work_seconds for inside in self._inside.values()) - first.work_seconds
+        return max(0.0, first.work_seconds - max(0.0, now_seconds - began)) + rest
 
     def _learn(self) -> None:
         if self._together_is_clean:

@@ -3,11 +3,11 @@
 All requests of a service have one target, so the order of arrival is the order of due times. When a request would
 be late, the one that takes longest among it and those before it goes to the low queue. With known times
 no order has fewer late requests (J. M. Moore, "An n job, one machine sequencing algorithm for minimizing the number
-of late jobs", Management Science 15, 1968; on one machine without preemption).
+of late jobs", Management Science 15, 1968; on one machine without preemption). Each choice asks anew.
 """
 
 import heapq
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,15 +77,18 @@ class Order:
         *,
         free_in_seconds: float,
         target_seconds: float,
-        seconds_of: Callable[[Waiting], float],
+        latency_seconds: float = 0.0,
+        work_seconds_of: Callable[[Waiting], float],
     ) -> Waiting | None:
         """Who is to go in next; it stays in its queue until `take`. None when nobody waits.
 
         Args:
             free_in_seconds: when the engine will be through with what it has.
-            seconds_of: how long a prompt will take.
+            latency_seconds: what a prompt takes besides its work.
+            work_seconds_of: how long a prompt will keep the engine from others.
         """
-        self._demote_the_late(now_seconds + free_in_seconds, target_seconds, seconds_of)
+        allowed_seconds = target_seconds * (1 - MARGIN_SHARE) - latency_seconds
+        self._demote_the_late(now_seconds + free_in_seconds, allowed_seconds, work_seconds_of)
         if self._low:
             aged = now_seconds - self._low[0].arrived_seconds > self._age_cap_seconds
             if not self._main or (aged and self._aged_credit_seconds >= 0):
@@ -93,7 +96,7 @@ class Order:
         return self._main[0] if self._main else None
 
     def take(self, request: Waiting, seconds: float) -> None:
-        """The request goes in; it will take `seconds`."""
+        """The request goes in; its work is `seconds`."""
         if not request.low:
             earned = seconds * AGED_SHARE / (1 - AGED_SHARE)
             self._aged_credit_seconds = min(0.0, self._aged_credit_seconds + earned)
@@ -102,27 +105,33 @@ class Order:
         self.remove(request)
 
     def _demote_the_late(
-        self, free_at_seconds: float, target_seconds: float, seconds_of: Callable[[Waiting], float]
+        self, free_at_seconds: float, allowed: float, work_seconds_of: Callable[[Waiting], float]
     ) -> None:
-        allowed = target_seconds * (1 - MARGIN_SHARE)
+        # Who was put back and may still be in time is asked again: a prediction was wrong perhaps, or others have left.
+        # (On a machine slower or faster than predicted: up to two points more in time.)
+        hopeless = bisect_right(
+            self._low, free_at_seconds - allowed, key=lambda request: request.arrived_seconds
+        )
+        asked = sorted((*self._low[hopeless:], *self._main), key=lambda request: request.turn)
+        del self._low[hopeless:]
         finish = free_at_seconds
         # Longest first; of equal ones the last that came, so that they keep their order.
         longest: list[tuple[float, int, Waiting]] = []
-        late: list[Waiting] = []
-        for place, request in enumerate(self._main):
-            seconds = seconds_of(request)
+        late: set[Waiting] = set()
+        for request in asked:
+            seconds = work_seconds_of(request)
             if seconds > allowed:
-                late.append(request)  # could not be in time on an idle engine either
+                late.add(request)  # could not be in time on an idle engine either
                 continue
             finish += seconds
-            heapq.heappush(longest, (-seconds, -place, request))
+            heapq.heappush(longest, (-seconds, -request.turn, request))
             if finish > request.arrived_seconds + allowed:
                 negative, _, victim = heapq.heappop(longest)
                 finish += negative
-                late.append(victim)
-        if late:
-            for request in late:
-                request.low = True
+                late.add(victim)
+        self.demotions += sum(not request.low for request in late)
+        self._main = deque(request for request in asked if request not in late)
+        for request in asked:
+            request.low = request in late
+            if request.low:
                 insort(self._low, request, key=lambda one: one.turn)
-            self._main = deque(request for request in self._main if not request.low)
-            self.demotions += len(late)

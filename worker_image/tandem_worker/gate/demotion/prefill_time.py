@@ -1,4 +1,9 @@
-"""How long a prompt takes: a line over its tokens, learnt from the prompts before it."""
+"""How long a prompt takes: a line over its tokens, learnt from the prompts before it.
+
+The part that grows with the tokens is work: it keeps the engine from the next prompt. The constant part (HTTP,
+tokeniser, the overhead of a step that several prompts share) is latency: a prompt has it once, however many are before.
+Taken for work it would make the gate hold back what the engine can batch (seen on vLLM on CPUs: median TTFT x 3).
+"""
 
 from collections import deque
 from itertools import combinations
@@ -20,7 +25,7 @@ class PrefillTime:
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
         self._learnt = 0
-        self._base_seconds = 0.0
+        self.latency_seconds = 0.0
         self._token_seconds = 0.0
         self.mean_tokens = 0.0
 
@@ -28,9 +33,9 @@ class PrefillTime:
     def known(self) -> bool:
         return self._learnt >= FEWEST_SAMPLES
 
-    def seconds(self, tokens: float) -> float:
-        """Predicted time of a prompt; only when `known`."""
-        return self._base_seconds + self._token_seconds * tokens
+    def work_seconds(self, tokens: float) -> float:
+        """How long a prompt will keep the engine from others; only when `known`."""
+        return self._token_seconds * tokens
 
     def learn(self, tokens: float, seconds: float) -> None:
         """A prompt of `tokens` took `seconds`, alone or as the mean of a few."""
@@ -47,7 +52,7 @@ class PrefillTime:
                 slopes.append(((other_seconds - seconds) / apart, abs(apart)))
         self._token_seconds = max(0.0, _weighted_median(slopes)) if slopes else 0.0
         rest = median(seconds - self._token_seconds * tokens for tokens, seconds in self._samples)
-        self._base_seconds = max(0.0, rest)
+        self.latency_seconds = max(0.0, rest)
         self.mean_tokens = fmean(tokens for tokens, _ in self._samples)
 
 
