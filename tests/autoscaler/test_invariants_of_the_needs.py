@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tandem_autoscaler.fleet.service import Targets
+from tandem_autoscaler.decide.need_decode import staffed
+from tandem_autoscaler.model.decode import DecodeModel
 from tandem_autoscaler.model.queueing import Sizing, erlang_c, moments, smallest_pool, violation
 from tests.autoscaler.scene import D, P, Scene
 from tests.autoscaler.strategies import Scripted, Troubled, examples
@@ -85,34 +86,29 @@ def test_a_later_target_needs_no_more_workers(
     assert b.workers <= a.workers
 
 
-def decode_need(per_second: float, tokens: float, seconds_per_token: float, target: float) -> int:
-    """Of a scene that has measured it for two minutes, by the model and without headroom."""
-    scene = Troubled(decode=2, maximum=10_000, headroom=0.0, targets=Targets(1.0, target))
-    for tick in range(24):
-        # Two batch sizes, so that the line is known.
-        batch = 2.0 + 4.0 * (tick % 2)
-        scene.prompts(per_second, seconds=0.05)
-        scene.answers(
-            per_second, tokens=tokens, seconds_per_token=seconds_per_token * (0.6 + 0.1 * batch), batch=batch
-        )
-        scene.live(Scripted(prompts=0.0), apply=False)
-    need = scene.decision(D).numbers.get("need")
-    assert need is not None, scene.decision(D).message
-    return int(need)
+def decode_need(
+    per_second: float, prompt: float, output: float, base: float, each: float, target: float
+) -> int:
+    """Workers of a known machine, each at most at the batch that keeps the target."""
+    model = DecodeModel(base_seconds=base, seconds_per_sequence=each).at_context(prompt + output / 2)
+    limit = model.largest_batch(target, 256)
+    assume(limit >= 1)
+    return staffed(per_second * output, model, limit, 1.5)
 
 
-@examples(0.05)
+@examples()
 @given(
-    st.floats(0.5, 20), st.floats(5, 300), st.floats(0.005, 0.05), st.floats(0.05, 0.5), st.floats(1.0, 4.0)
-)
+    st.floats(0.5, 20), st.floats(10, 20_000), st.floats(5, 300), st.floats(0.005, 0.02), st.floats(1e-5, 0.01),
+    st.floats(0.03, 0.5), st.floats(1.0, 4.0),
+)  # fmt: skip
 def test_decode_needs_rise_with_requests_and_lengths_and_fall_with_the_target(
-    per_second: float, tokens: float, seconds_per_token: float, target: float, factor: float
+    per_second: float, prompt: float, output: float, base: float, each: float, target: float, factor: float
 ) -> None:
-    assume(seconds_per_token * 1.2 < target)
-    base = decode_need(per_second, tokens, seconds_per_token, target)
-    assert decode_need(per_second * factor, tokens, seconds_per_token, target) >= base
-    assert decode_need(per_second, tokens * factor, seconds_per_token, target) >= base
-    assert decode_need(per_second, tokens, seconds_per_token, target * factor) <= base
+    need = decode_need(per_second, prompt, output, base, each, target)
+    assert decode_need(per_second * factor, prompt, output, base, each, target) >= need
+    assert decode_need(per_second, prompt * factor, output, base, each, target) >= need
+    assert decode_need(per_second, prompt, output * factor, base, each, target) >= need
+    assert decode_need(per_second, prompt, output, base, each, target * factor) <= need
 
 
 @examples()

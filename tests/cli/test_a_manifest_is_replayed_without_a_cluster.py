@@ -113,7 +113,7 @@ def test_what_runs_is_the_benchmarks_own_tandem(tmp_path: Path) -> None:
         trace,
         stage.worker.hardware,
         stage.settings,
-        TandemPolicy(),
+        TandemPolicy(confirm_seconds=30.0),
         *(stage.start[role] for role in ("prefill", "decode")),
     )
     assert np.array_equal(theirs.log[1:], ours.log[1:])

@@ -291,7 +291,7 @@ def warm(observed: Observed, role: str) -> set[str]:
 
 
 @given(st.lists(MOVES, min_size=5, max_size=30))
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_in_any_life_nothing_is_created_while_a_warm_one_leaves_and_nothing_swings(
     moves: list[tuple[str, Any, Any]],
 ) -> None:

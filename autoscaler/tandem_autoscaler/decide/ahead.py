@@ -11,30 +11,31 @@ from tandem_autoscaler.fleet.service import Service
 class Ahead:
     """Arrivals per second that the workers ordered now should be able to take, and how that was found.
 
-    `trigger` is the rate from which a pool grows at all: it lies between the present rate and `rate`, so that chance
-    alone does not make the pool swing across a rounding edge.
+    `keep` is a somewhat higher rate: a pool shrinks only to what that one needs, so that chance alone does not make it
+    swing across a rounding edge.
     """
 
     rate: float
-    trigger: float
+    keep: float
     because: str
     ratio: float | None = None  # learnt, to be remembered over a restart
 
 
 def look_ahead(
     demand: Demand, each: float | None, service: Service, present: float | None, now_seconds: float,
-    horizon_seconds: float, settings: Settings,
+    horizon_seconds: float, settings: Settings, *, chance: float,
 ) -> Ahead | None:  # fmt: skip
     """Arrivals for one role, from its `demand` in units of work of which a request of today brings `each`.
 
     Work, not requests, because the mix may shift at a constant rate of requests. None while nothing is known, or no
-    longer enough. `present` (requests per second) is None while the arrivals are unknown.
+    longer enough. `present` (requests per second) is None while the arrivals are unknown; `chance` is the part by which
+    it may be off because requests come at random.
     """
     if present is None:
         return _blind(demand, each, service, now_seconds, horizon_seconds, settings)
     if service.headroom is not None:
         rate = present * (1.0 + service.headroom)
-        return Ahead(rate, _trigger(present, rate, settings), f"with {service.headroom:.0%} headroom")
+        return Ahead(rate, rate * (1.0 + chance), f"with {service.headroom:.0%} headroom")
     found = demand.highest(service.demand_quantile, settings.prior_ratio)
     if found is None or not each:
         return None
@@ -47,11 +48,7 @@ def look_ahead(
     )
     if present > rate:
         rate, because = present, f"{present:.2g}/s just now, more than foreseen"
-    return Ahead(rate, _trigger(present, rate, settings), because, found.ratio)
-
-
-def _trigger(present: float, rate: float, settings: Settings) -> float:
-    return present + settings.trigger_share * (rate - present) if rate > present else rate
+    return Ahead(rate, rate * (1.0 + chance), because, found.ratio)
 
 
 def _blind(

@@ -35,9 +35,7 @@ class Conditions:
     idle_limit_seconds: float
     confirm_seconds: float
     sighted_for_seconds: float  # of the last window, how much was measured
-    # The need with half of the headroom. A pool grows when this one exceeds it and then to the whole need, so that
-    # chance alone does not make it swing across a rounding edge.
-    trigger: int
+    keep: int  # the need at a rate that is higher by chance: no shrinking below
     others_serve: bool  # another role keeps at least one worker
 
 
@@ -75,12 +73,9 @@ def gate(
     low = max(low, min(1, current)) if (at.others_serve or not _may_be_zero(at, counts)) else low
     wanted = min(max(need, low), high)
     if wanted > current:
-        if max(at.trigger, low) <= current:
-            return Gated(
-                current, because=f"{wanted} would be roomier, but half of the headroom is still there"
-            )
         # As many again as are ready, or four more, at once: beyond that a fault of the model is likelier than a need.
         return Gated(min(wanted, current + max(4, counts.ready)))
+    wanted = min(max(wanted, at.keep), current)
     if wanted == current:
         return Gated(current)
     return _shrink(wanted, current, counts, memory, at, settings)

@@ -122,8 +122,12 @@ def measure(
             state = replace(
                 state, decode_demand=state.decode_demand.observed(now, mean * outputs, horizon_seconds)
             )
+    scv = state.burstiness.arrival_scv(settings.most_arrival_scv)
+    chance = settings.chance_sigmas * math.sqrt(scv / max((arrivals or 0.0) * settings.window_seconds, 1.0))
     prefill_ahead, decode_ahead = (
-        look_ahead(demand, each, service, arrivals, history.now_seconds, horizon_seconds, settings)
+        look_ahead(
+            demand, each, service, arrivals, history.now_seconds, horizon_seconds, settings, chance=chance
+        )
         for demand, each in ((state.prefill_demand, work), (state.decode_demand, outputs))
     )
     d_short = history.rates(decode, settings.short_window_seconds)
@@ -149,7 +153,7 @@ def measure(
         router_running=history.total(names.COMPONENT_ROUTER, "router_running"),
         prefill_ahead=prefill_ahead,
         decode_ahead=decode_ahead,
-        arrival_scv=state.burstiness.arrival_scv(settings.most_arrival_scv),
+        arrival_scv=scv,
         tokens_per_request=state.output_tokens or 0.0,
     )
     return state, load

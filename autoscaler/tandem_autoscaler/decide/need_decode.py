@@ -132,9 +132,9 @@ def need_decode(
 
     if load.decode_ahead.ratio is not None:
         numbers[DEMAND_RATIO] = load.decode_ahead.ratio
-    share = load.decode_ahead.trigger / load.decode_ahead.rate if load.decode_ahead.rate > 0 else 1.0
+    share = load.decode_ahead.keep / load.decode_ahead.rate if load.decode_ahead.rate > 0 else 1.0
     workers = needed(ahead)
-    trigger = workers if share == 1.0 else needed(ahead * share)
+    keep = needed(ahead * share)
     mean, _ = mean_batch(now / workers, model)
     numbers |= {
         "batchLimit": batch,
@@ -161,7 +161,7 @@ def need_decode(
         why_not = (
             f"a lone sequence takes {alone} per token, above the target of {tpot}; more workers cannot help"
         )
-    return Need(workers, because, numbers, feasible, why_not, 0.0, now * model.seconds(1.0), trigger)
+    return Need(workers, because, numbers, feasible, why_not, 0.0, now * model.seconds(1.0), keep)
 
 
 def _kv_per_sequence(load: Load) -> float | None:

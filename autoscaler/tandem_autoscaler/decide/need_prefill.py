@@ -28,7 +28,7 @@ class Need:
     infeasible_because: str = ""
     infeasible_share: float = 0.0  # of the requests
     load: float = 0.0  # Erlang without headroom
-    trigger: int = 0  # with half of the headroom
+    keep: int = 0  # a pool shrinks to no fewer than these
 
 
 def need_prefill(
@@ -59,18 +59,24 @@ def need_prefill(
     service_time = moments(distribution)
     share = decode_share(state, service, targets, settings)
     target = settings.safety * targets.ttft_seconds - share
-    allowed = settings.violation_share * targets.allowance
-    if service.late_demotion:
-        allowed = max(allowed, settings.violation_with_demotion)
+    strict = settings.violation_share * targets.allowance
+    bold = max(strict, settings.violation_with_demotion)
 
-    def sized(rate: float) -> Sizing:
+    def pool_for(rate: float, allowed: float, least: int = 1) -> Sizing:
         return smallest_pool(
             rate, distribution, target, targets.allowance, allowed=allowed, arrival_scv=load.arrival_scv,
-            pooled=service.router_policy in POOLED_POLICIES,
+            pooled=service.router_policy in POOLED_POLICIES, least=least,
         )  # fmt: skip
 
+    def sized(rate: float) -> Sizing:
+        if not service.late_demotion:
+            return pool_for(rate, strict)
+        # A queue of one or two workers has little to choose from, and a rise finds no other worker with room.
+        least = min(pool_for(rate, strict).workers, settings.fewest_for_boldness)
+        return pool_for(rate, bold, least)
+
     sizing = sized(ahead.rate)
-    trigger = sizing.workers if ahead.trigger == ahead.rate else sized(ahead.trigger).workers
+    keep = sized(ahead.keep).workers
     busy = arrivals * service_time.mean_seconds
     numbers |= {
         "secondsPerPrompt": service_time.mean_seconds,
@@ -101,7 +107,7 @@ def need_prefill(
             f"idle worker (mean {service_time.mean_seconds:.2g} s); more workers cannot help"
         )
     return Need(
-        sizing.workers, because, numbers, sizing.feasible, why_not, sizing.infeasible_share, busy, trigger
+        sizing.workers, because, numbers, sizing.feasible, why_not, sizing.infeasible_share, busy, keep
     )
 
 

@@ -85,13 +85,13 @@ def decide(
             memory = replace(
                 memory, manual_until_seconds=now + service.confirm_seconds, quiet_since_seconds=now
             )
-        memory = remember(memory, wish.workers, now, service.confirm_seconds)
+        memory = remember(memory, _kept(wish), now, service.confirm_seconds)
         others = [p for r, p in service.pools.items() if r != role]
         at = Conditions(
             now_seconds=now, quality=qualities[role], all_fresh=fresh, known=wish.known, burning=burning,
             idle=load.idle, idle_for_seconds=now - state.active_at_seconds,
             idle_limit_seconds=max(settings.idle_seconds, 3 * cold), confirm_seconds=service.confirm_seconds,
-            sighted_for_seconds=_sighted(state, service, counts, settings), trigger=wish.trigger,
+            sighted_for_seconds=_sighted(state, service, counts, settings), keep=wish.keep,
             others_serve=any(p.minimum >= 1 or p.replicas > 1 for p in others),
         )  # fmt: skip
         wish = scaled_up_for_silent(wish, pool, counts[role])
@@ -145,6 +145,11 @@ def _look(
         )
         state = state.with_memory(role, memory)
     return state
+
+
+def _kept(wish: Wish) -> int | None:
+    """What a later step down is held against."""
+    return None if wish.workers is None else max(wish.workers, wish.keep)
 
 
 def _sighted(

@@ -22,7 +22,7 @@ class Wish:
     why: Why
     because: str
     numbers: dict[str, float]
-    trigger: int = 0  # the need with half of the headroom; a raised one is its own
+    keep: int = 0  # a pool shrinks to no fewer than these
 
 
 def wishes(
@@ -61,7 +61,7 @@ def _wish(need: Need, raised: Raise | None, why: Why) -> Wish:
     if raised is not None:
         return Wish(raised.workers, known, raised.why, raised.because, need.numbers, raised.workers)
     return Wish(
-        need.workers, known, why if known else Why.WAITING_FOR_DATA, need.because, need.numbers, need.trigger
+        need.workers, known, why if known else Why.WAITING_FOR_DATA, need.because, need.numbers, need.keep
     )
 
 
@@ -82,8 +82,8 @@ def _joined(found: list[Wish]) -> Wish:
     numbers = {name: value for wish in found for name, value in wish.numbers.items()}
     if first.workers is not None:
         numbers["need"] = first.workers
-    trigger = max(wish.trigger for wish in found)
-    return replace(first, known=all(wish.known for wish in found), numbers=numbers, trigger=trigger)
+    keep = max(wish.keep for wish in found)
+    return replace(first, known=all(wish.known for wish in found), numbers=numbers, keep=keep)
 
 
 def _for_unready(wish: Wish, counts: RoleCount, load: Load) -> Wish:
@@ -96,7 +96,7 @@ def _for_unready(wish: Wish, counts: RoleCount, load: Load) -> Wish:
     because = (
         f"all {counts.failed} workers are unready and {load.router_running:.0f} requests are at the router"
     )
-    return replace(wish, workers=workers, trigger=workers, why=Why.WORKERS_UNREADY, because=because)
+    return replace(wish, workers=workers, keep=workers, why=Why.WORKERS_UNREADY, because=because)
 
 
 def scaled_up_for_silent(wish: Wish, pool: Pool, counts: RoleCount) -> Wish:

@@ -94,9 +94,9 @@ UTILISATION_WHEN_INFEASIBLE = 0.85
 
 def smallest_pool(
     arrivals: float, distribution: Distribution, target_seconds: float, allowance: float, *,
-    allowed: float | None = None, arrival_scv: float = 1.0, pooled: bool = True, most: int = 10_000,
+    allowed: float | None = None, arrival_scv: float = 1.0, pooled: bool = True, least: int = 1, most: int = 10_000,
 ) -> Sizing:  # fmt: skip
-    """min{c > R : P(c) <= allowed}; `allowed` is 0.8 x allowance unless given.
+    """min{c > R, c >= least : P(c) <= allowed}; `allowed` is 0.8 x allowance unless given.
 
     Prompts that are late by themselves cannot be helped by workers: when they alone take half of the allowance,
     the rest is sized as if they were permitted, and `feasible` is False. Zero workers suffice for no arrivals.
@@ -117,7 +117,7 @@ def smallest_pool(
 
     if load >= most:
         return Sizing(most, load, 1.0, allowed, hopeless, feasible)
-    least = math.floor(load) + 1
+    least = max(least, math.floor(load) + 1)
     if not feasible:
         least = max(least, math.ceil(load / UTILISATION_WHEN_INFEASIBLE))
     if allowed >= 1.0 or least >= most:

@@ -38,7 +38,7 @@ def print_report(
     console.print(_table(results))
     for role in ROLES:
         _replicas(console, stage, results, role)
-    _recommendation(console, stage, advice)
+    _recommendation(console, stage, advice, listed=OURS in results)
     for note in stage.notes:
         console.print(f"[dim]note: {escape(note)}[/]")
     if plot is not None:
@@ -101,7 +101,8 @@ def _replicas(console: Console, stage: Stage, results: Mapping[str, Result], rol
     console.print()
 
 
-def _recommendation(console: Console, stage: Stage, advice: Advice) -> None:
+def _recommendation(console: Console, stage: Stage, advice: Advice, *, listed: bool) -> None:
+    """`listed`: the table has our policy, so that its figures need not be repeated."""
     quantile = f"p{100 * stage.wish.targets.quantile:.0f}"
     console.print("[bold]recommended[/] (min: the 5th percentile, max: the most that tandem wanted)")
     for found in advice.ranges:
@@ -117,7 +118,7 @@ def _recommendation(console: Console, stage: Stage, advice: Advice) -> None:
     reached = f"{100 * advice.joint_attainment:.2f} % meet both targets, at {advice.gpu_hours:.1f} GPU-hours"
     if not advice.kept:
         console.print(f"[yellow]no minReplicas found keeps {quantile}: with that range {reached}[/]")
-    elif advice.held_back or any(found.raised for found in advice.ranges):
+    elif not listed or advice.held_back or any(found.raised for found in advice.ranges):
         console.print(f"with that range {reached}")
     share = advice.infeasible_share
     if share:
