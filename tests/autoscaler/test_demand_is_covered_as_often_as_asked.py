@@ -53,6 +53,13 @@ def test_the_larger_of_prior_and_remembered_ratio_protects_after_a_restart() -> 
     assert found is not None and found.rate == pytest.approx(18.0)
 
 
+def test_a_load_that_begins_from_nothing_is_no_ratio() -> None:
+    """An idle hour, then a steady load: its beginning does not make the headroom of all that follows."""
+    found = watched([0.0] * 200 + [10.0] * 100).highest(0.8, 1.3)
+    assert found is not None
+    assert found.rate <= 13.0
+
+
 def test_nothing_measured_is_no_forecast() -> None:
     assert Demand().highest(0.8, 1.3) is None
 
@@ -78,10 +85,10 @@ def test_gaps_of_any_length_leave_a_finite_forecast_within_its_bounds(
 
 
 def test_a_forecast_whose_horizon_fell_into_an_outage_is_not_judged() -> None:
-    demand = watched([10.0] * 30)
+    demand = watched([10.0] * 100)
     judged = demand.highest(0.8, 1.3)
     # Ten minutes unseen; then traffic is three times as high. The forecasts from before did not fail: nobody looked.
-    after = demand.observed(STEP * 29 + 600, 30.0, HORIZON).observed(STEP * 30 + 600, 30.0, HORIZON)
+    after = demand.observed(STEP * 99 + 600, 30.0, HORIZON).observed(STEP * 100 + 600, 30.0, HORIZON)
     found = after.highest(0.8, 1.3)
     assert judged is not None and found is not None
     assert found.ratio == pytest.approx(judged.ratio, abs=0.05)

@@ -38,7 +38,8 @@ def look_ahead(
         return Ahead(rate, rate * (1.0 + chance), f"with {service.headroom:.0%} headroom")
     found = demand.highest(service.demand_quantile, settings.prior_ratio)
     if found is None or not each:
-        return None
+        # A request's work is unknown until one was served, but none are known to cost nothing.
+        return Ahead(0.0, 0.0, "with nothing asked for") if present <= 0 else None
     rate = found.rate / each
     if present <= 0 and rate * horizon_seconds < settings.negligible_requests:
         return Ahead(0.0, 0.0, "with nothing expected", found.ratio)

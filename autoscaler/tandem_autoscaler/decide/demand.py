@@ -21,11 +21,13 @@ _HIGHEST_OF_SECONDS = (120.0, 300.0, 600.0)
 KEEP_SECONDS = 7200.0
 # Points are at least this far apart, whatever the tick: two hours are then 720 points, 60 kB.
 STEP_SECONDS = 10.0
-# Ratios before these many are no distribution.
-ENOUGH_RATIOS = 16
+# Fewer ratios than these are no distribution: the one rise with which a load begins would be half of it.
+ENOUGH_RATIOS = 60
 LEAST_RATIO, MOST_RATIO = 0.6, 4.0
 # A forecast is judged only when this share of its horizon was observed: an outage of the metrics proves nothing.
 _OBSERVED_SHARE = 0.7
+# From next to nothing anything may come; no multiple of nothing is a headroom.
+_FROM_NOTHING = 50.0
 _NEVER = -1.0  # marks a forecast that cannot be judged any more
 # Holt's damped trend on the logarithm: weights of level and trend, damping, all per 15 s, and bounds on the jump.
 _LEVEL, _TREND, _DAMPING, _PER_SECONDS = 0.4, 0.08, 0.92, 15.0
@@ -147,4 +149,5 @@ def _judge(at: Array, rates: Array, forecasts: Array, ratios: Array, horizon: fl
         if len(seen) < max(1.0, expected):
             ratios[:, index] = _NEVER
             continue
-        ratios[:, index] = seen.max() / forecasts[:, index]
+        found = seen.max() / forecasts[:, index]
+        ratios[:, index] = _NEVER if found[0] > _FROM_NOTHING else found
