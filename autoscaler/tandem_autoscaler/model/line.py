@@ -25,6 +25,9 @@ _OUTLIER = 2.0
 # How strongly the shape holds against the samples, as a part of their weight: an x that varies by a tenth is then half
 # believed. It is there because the errors of samples are no independent noise.
 _SHAPE_SHARE = 0.01
+# Relative noise of a sample: the one for which the shape's weights are meant, and what is believed of it beforehand, as
+# if so many samples had shown it.
+_USUAL_NOISE, _PRIOR_NOISE, _PRIOR_COUNT = 0.04, 0.15, 3.0
 
 
 @dataclass(frozen=True)
@@ -109,11 +112,15 @@ def fit(
     if not aged.sum() > 0:
         return tuple(shape)
     found = known * _median(y / np.maximum(parts @ known, 1e-12), aged)
+    count = float(aged.sum() / aged.max())
     for _ in range(_PASSES):
         off = np.abs(y / np.maximum(parts @ found, 1e-12) - 1.0)
         usual = max(_median(off, aged), _LEAST_SPREAD)
         weights = aged * np.minimum(1.0, 2.0 * usual / np.maximum(off, 1e-12))
-        found = _least_squares(parts, y, weights, known, shape_weight)
+        # The noisier the samples, the firmer the shape, as in Bayes' rule. Few samples do not show their noise.
+        noise = (_PRIOR_COUNT * _PRIOR_NOISE**2 + count * usual**2) / (_PRIOR_COUNT + count)
+        firmness = max(1.0, noise / _USUAL_NOISE**2)
+        found = _least_squares(parts, y, weights, known, firmness * shape_weight, firmness * _SHAPE_SHARE)
     return tuple(float(c) for c in found)
 
 
@@ -123,7 +130,9 @@ def _median(values: Array, weights: Array) -> float:
     return float(values[order[np.searchsorted(running, running[-1] / 2)]])
 
 
-def _least_squares(parts: Array, y: Array, weights: Array, shape: Array, shape_weight: float) -> Array:
+def _least_squares(
+    parts: Array, y: Array, weights: Array, shape: Array, shape_weight: float, shape_share: float
+) -> Array:
     total = float(weights.sum())
     mean_y, means = float(weights @ y) / total, weights @ parts / total
     at_middle = float(means @ shape)
@@ -132,7 +141,7 @@ def _least_squares(parts: Array, y: Array, weights: Array, shape: Array, shape_w
     # In units of the middle, so that the ridge means the same on every machine: coefficients are shares of y there.
     relative = parts / means
     believed = shape * means / at_middle
-    ridge = shape_weight + _SHAPE_SHARE * total
+    ridge = shape_weight + shape_share * total
     free = np.ones(len(believed), bool)
     found = np.zeros(len(believed))
     while free.any():
