@@ -20,7 +20,6 @@ def claims(draw: st.DrawFn, most: int = 5) -> list[Claim]:
                 ("default", f"s{number}"), draw(st.integers(0, 2)), wanted,
                 {role: draw(st.integers(0, 2)) for role in wanted},
                 {role: draw(st.sampled_from((0, 1, 2, 8))) for role in wanted},
-                draw(st.sampled_from((0.5, 1.0, 2.0))),
             )
         )  # fmt: skip
     return made

@@ -23,7 +23,6 @@ def claims(draw: st.DrawFn, name: str = "", least: int = 1, most: int = 5) -> li
                 ("n", f"{name}{number}"), draw(st.integers(-1, 2)), wanted,
                 {role: draw(st.integers(0, 3)) for role in roles},
                 {role: draw(st.sampled_from((0, 1, 1, 2, 8))) for role in roles},
-                draw(st.sampled_from((1.0, 1.0, 2.0))),
             )
         )  # fmt: skip
     return found
@@ -81,7 +80,7 @@ def test_a_service_of_lower_priority_takes_nothing_that_is_not_its_minimum(
 ) -> None:
     """What the newcomers' minima cost is reserved for them (floors first); beyond it nobody above notices them."""
     lowest = min(claim.priority for claim in found) - 1
-    low = [Claim(c.key, lowest, c.wanted, c.minimum, c.gpus, c.weight) for c in low]
+    low = [Claim(c.key, lowest, c.wanted, c.minimum, c.gpus) for c in low]
     alone = allocate(found, budget)
     together = allocate([*found, *low], budget + least_cost(low))
     for claim in found:

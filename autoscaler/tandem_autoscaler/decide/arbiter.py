@@ -22,7 +22,6 @@ class Claim:
     wanted: Mapping[str, int]
     minimum: Mapping[str, int]
     gpus: Mapping[str, int]  # of one worker
-    weight: float = 1.0  # within one priority: a service of twice the weight is filled twice as far
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def _order(claims: Sequence[Claim]) -> Iterable[tuple[Claim, str]]:
             if claim.gpus[role]:
                 first = floor[claim.key, role]
                 for number in range(first, claim.wanted[role]):
-                    filled = number / claim.wanted[role] / claim.weight
+                    filled = number / claim.wanted[role]
                     steps.append(((-claim.priority, filled, claim.key, role, number), claim, role))
     for _, claim, role in sorted(steps, key=lambda step: step[0]):
         yield claim, role

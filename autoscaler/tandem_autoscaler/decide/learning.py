@@ -7,7 +7,7 @@ from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
 from tandem_autoscaler.model.prefill import ENOUGH_REQUESTS, service_seconds
-from tandem_autoscaler.model.prompt_lengths import lengths, mean_tokens, scv_of_lengths, shortened
+from tandem_autoscaler.model.prompt_lengths import lengths, mean_tokens
 from tandem_autoscaler.model.queueing import POOLED_POLICIES, moments
 from tandem_autoscaler.signals.histogram import Histogram
 from tandem_autoscaler.signals.track import Step
@@ -63,9 +63,8 @@ def _prefill_from_busy_time(
 
 def _learn_prefill(state: ServiceState, service: Service, young: set[str], now: float) -> ServiceState:
     model = state.prefill
-    scv = 0.0
-    if state.lengths:
-        scv = moments(model.distribution(shortened(state.lengths, 1.0 - state.hit_share))).scv
+    prompts = state.computed_lengths
+    scv = moments(model.distribution(prompts)).scv if prompts else 0.0
     settled_already = model.requests >= ENOUGH_REQUESTS
     # Where the router deals blindly, each worker is a queue of its own.
     workers = sum(pod.ready for pod in service.workers(prefill_role(service)))
@@ -113,10 +112,8 @@ def _mean_work(
     if seen is not None:
         share = tokens / mean_tokens(seen)
         return sum(model.work(n * share) * part for n, part in seen)
-    variance = 0.0
-    if state.lengths:
-        prompts = shortened(state.lengths, 1.0 - state.hit_share)
-        variance = scv_of_lengths(prompts) * mean_tokens(prompts) ** 2
+    prompts = state.computed_lengths
+    variance = moments(prompts).scv * mean_tokens(prompts) ** 2 if prompts else 0.0
     return model.work(tokens) + model.prior.curvature * variance * max(0.0, 1.0 - 1.0 / max(requests, 1.0))
 
 
@@ -162,7 +159,7 @@ def context(state: ServiceState) -> tuple[float, float]:
     mean = prompt + (state.output_tokens or 0.0) / 2
     if not state.lengths or mean <= 0:
         return mean, 0.0
-    return mean, scv_of_lengths(state.lengths) * (prompt / mean) ** 2
+    return mean, moments(state.lengths).scv * (prompt / mean) ** 2
 
 
 def _token_time(step: Step) -> tuple[float, float, float] | None:

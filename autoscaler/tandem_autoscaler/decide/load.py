@@ -10,7 +10,7 @@ from tandem_autoscaler.decide.burstiness import Burstiness
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
-from tandem_autoscaler.model.prompt_lengths import Lengths, lengths, mean_tokens, shortened
+from tandem_autoscaler.model.prompt_lengths import Lengths, lengths, mean_tokens
 from tandem_autoscaler.signals.window import History, Rates
 
 # Fewer prompts than these tell nothing of a shift.
@@ -161,10 +161,8 @@ def measure(
 
 def _work_each(state: ServiceState) -> float | None:
     """Work of a mean prompt, in tokens as if each cost the same; None while no length is known."""
-    if not state.lengths:
-        return None
-    prompts = shortened(state.lengths, 1.0 - state.hit_share)
-    return sum(state.prefill.work(tokens) * share for tokens, share in prompts)
+    prompts = state.computed_lengths
+    return sum(state.prefill.work(tokens) * share for tokens, share in prompts) if prompts else None
 
 
 def _with_tick(state: ServiceState, prefill: str) -> Burstiness:
@@ -259,8 +257,3 @@ def _tokens(
     if state.output_tokens and now / ended_now > 1.5 * state.output_tokens:
         return state, (arrivals or 0.0) * min(now / ended_now, 4.0 * state.output_tokens)
     return state, asked
-
-
-def mean_prompt_tokens(state: ServiceState) -> float | None:
-    """Mean prompt length as it arrives; None while none was seen."""
-    return mean_tokens(state.lengths) if state.lengths else None

@@ -13,7 +13,7 @@ from tandem_autoscaler.decide.state import (
     ServiceState,
 )
 from tandem_autoscaler.fleet.service import Service, Targets
-from tandem_autoscaler.model.prompt_lengths import mean_tokens, shortened
+from tandem_autoscaler.model.prompt_lengths import mean_tokens
 from tandem_autoscaler.model.queueing import POOLED_POLICIES, Sizing, moments, smallest_pool
 
 
@@ -52,9 +52,9 @@ def need_prefill(
         numbers[DEMAND_RATIO] = ahead.ratio
     if ahead.rate == 0:
         return Need(0, "no prompts arrive", numbers)
-    if state.lengths is None or not state.prefill.known:
+    prompts = state.computed_lengths
+    if prompts is None or not state.prefill.known:
         return Need(None, "no prompt has been finished yet, so their work is unknown", numbers)
-    prompts = shortened(state.lengths, 1.0 - state.hit_share)
     distribution = state.prefill.distribution(prompts)
     service_time = moments(distribution)
     share = decode_share(state, service, targets, settings)

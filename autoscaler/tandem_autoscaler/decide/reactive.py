@@ -11,7 +11,6 @@ from tandem_autoscaler.decide.quality import RoleCount
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import RoleMemory, ServiceState
 from tandem_autoscaler.fleet.service import Pool, Service, Targets, decode_role, prefill_role
-from tandem_autoscaler.model.prompt_lengths import shortened
 from tandem_autoscaler.model.queueing import moments
 
 FAST_BURN_MINUTE, FAST_BURN_FIVE_MINUTES = 4.0, 2.0
@@ -49,8 +48,8 @@ def raise_prefill(
     """More prefill workers than the model asks for, or None."""
     base = need.workers or 0
     waiting = load.prefill_waiting
-    if waiting and state.prefill.known and state.lengths:
-        prompts = shortened(state.lengths, 1.0 - state.hit_share)
+    prompts = state.computed_lengths
+    if waiting and state.prefill.known and prompts:
         each = moments(state.prefill.distribution(prompts)).mean_seconds
         work = waiting * each
         if work > 0.5 * targets.ttft_seconds * max(counts.ready, 1):

@@ -11,7 +11,7 @@ from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
 from tandem_autoscaler.model.decode import DecodeModel
 from tandem_autoscaler.model.prefill import PrefillModel
-from tandem_autoscaler.model.prompt_lengths import Lengths
+from tandem_autoscaler.model.prompt_lengths import Lengths, shortened
 from tandem_autoscaler.model.samples import Samples
 from tandem_autoscaler.signals.window import History, begin
 
@@ -64,6 +64,11 @@ class ServiceState:
     active_at_seconds: float = 0.0  # last sign of traffic or of a worker becoming ready
     unmatched_ticks: int = 0  # ticks in which ready workers answered with none of our series
     roles: Mapping[str, RoleMemory] = field(default_factory=dict)
+
+    @property
+    def computed_lengths(self) -> Lengths | None:
+        """Lengths of the prompts without what the prefix cache holds of them; None while none was seen."""
+        return shortened(self.lengths, 1.0 - self.hit_share) if self.lengths else None
 
     def memory(self, role: str) -> RoleMemory:
         return self.roles.get(role, RoleMemory(quiet_since_seconds=self.history.began_at_seconds))

@@ -39,10 +39,3 @@ def shortened(found: Lengths, factor: float) -> Lengths:
 
 def mean_tokens(found: Lengths) -> float:
     return sum(tokens * share for tokens, share in found)
-
-
-def scv_of_lengths(found: Lengths) -> float:
-    """Squared coefficient of variation of the lengths."""
-    mean = mean_tokens(found)
-    second = sum(tokens * tokens * share for tokens, share in found)
-    return max(0.0, second / (mean * mean) - 1.0) if mean > 0 else 0.0

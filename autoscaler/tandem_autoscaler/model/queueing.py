@@ -57,6 +57,14 @@ def violation(
     service = moments(distribution)
     if arrivals <= 0 or service.mean_seconds <= 0:
         return sum(share for seconds, share in distribution if seconds >= target_seconds)
+    return _late(servers, arrivals, distribution, service, target_seconds, arrival_scv, pooled)
+
+
+def _late(
+    servers: int, arrivals: float, distribution: Distribution, service: Moments, target_seconds: float,
+    arrival_scv: float, pooled: bool,
+) -> float:  # fmt: skip
+    """`violation` for some load, with the distribution's moments given: a sizing asks for many pools."""
     load = arrivals * service.mean_seconds
     if servers <= load:
         return 1.0
@@ -105,15 +113,13 @@ def smallest_pool(
     allowed, feasible = 0.8 * allowance if allowed is None else allowed, hopeless < allowance / 2
     if not feasible:
         allowed = hopeless + max(allowance / 2, allowed - allowance)
-    mean = moments(distribution).mean_seconds
-    load = max(0.0, arrivals * mean)
+    service = moments(distribution)
+    load = max(0.0, arrivals * service.mean_seconds)
     if load <= 0 or not math.isfinite(load):
         return Sizing(0, 0.0, hopeless, allowed, hopeless, feasible)
 
     def late(servers: int) -> float:
-        return violation(
-            servers, arrivals, distribution, target_seconds, arrival_scv=arrival_scv, pooled=pooled
-        )
+        return _late(servers, arrivals, distribution, service, target_seconds, arrival_scv, pooled)
 
     if load >= most:
         return Sizing(most, load, 1.0, allowed, hopeless, feasible)

@@ -28,9 +28,9 @@ from tandem_autoscaler.signals import metric_names
 from tandem_autoscaler.signals.exposition import Families
 from tandem_autoscaler.signals.source import PodReading, Snapshot
 
-_NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
-_POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
-_GROUPING: Final = (*_NAMESPACE_LABELS, *_POD_LABELS, "instance")
+NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
+POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
+_GROUPING: Final = (*NAMESPACE_LABELS, *POD_LABELS, "instance")
 
 
 def _among(names: Iterable[str]) -> str:
@@ -225,12 +225,12 @@ class _Pods:
         return self._found[identity]
 
     def _search(self, labels: Mapping[str, str]) -> str | None:
-        for namespace_label in _NAMESPACE_LABELS:
-            for pod_label in _POD_LABELS:
+        for namespace_label in NAMESPACE_LABELS:
+            for pod_label in POD_LABELS:
                 uid = self._by_name.get((labels.get(namespace_label, ""), labels.get(pod_label, "")))
                 if uid is not None:
                     return uid
-        if any(label in labels for label in _POD_LABELS):
+        if any(label in labels for label in POD_LABELS):
             return None  # it says whose it is, and it is nobody's of ours
         host = labels.get("instance", "").rpartition(":")[0].strip("[]")
         return self._by_address.get(host)

@@ -87,7 +87,9 @@ class Readings:
             histograms = Histograms((self._layout, vectors[i]))
             read[pod.uid] = self._reading(pod.uid, now, values, waiting, histograms)
         self._pods = pods
-        service = replace(self._service, pools=_pools(self._fleet), pods=tuple(pods.values()))
+        targets = dict(zip(_ROLES.values(), self._fleet.targets, strict=True))
+        pools = {r: replace(pool, replicas=targets[r]) for r, pool in self._service.pools.items()}
+        service = replace(self._service, pools=pools, pods=tuple(pods.values()))
         if self._fleet.silent:
             return service, Snapshot(now, silent=dict.fromkeys(read, "did not answer"))
         return service, Snapshot(now, read)

@@ -21,14 +21,13 @@ from urllib3.util.retry import Retry
 from tandem_api.durations import parse_seconds
 from tandem_autoscaler.fleet.service import Service
 from tandem_autoscaler.signals.metric_names import HISTOGRAMS
+from tandem_autoscaler.signals.prometheus import NAMESPACE_LABELS, POD_LABELS
 from tandem_autoscaler.simulator.trace import Trace
 from tandem_autoscaler.simulator.traces.arrivals import poisson
 
 _GATE_PROMPT: Final = HISTOGRAMS["gate_prompt_tokens"][0]
 _PROMPT: Final = HISTOGRAMS["prompt_tokens"][0]
 _OUTPUT: Final = HISTOGRAMS["output_tokens"][0]
-_NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
-_POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
 _STEP_SECONDS: Final = 60
 # Prometheus answers 11,000 points per series at most.
 _LONGEST_SECONDS: Final = 7 * 86400
@@ -235,7 +234,7 @@ class _Source:
 
 
 def _query(metric: str, selected: str, seconds: int, *more: str) -> str:
-    labels = ", ".join((*_NAMESPACE_LABELS, *_POD_LABELS, *more))
+    labels = ", ".join((*NAMESPACE_LABELS, *POD_LABELS, *more))
     return f"sum by ({labels}) (increase({metric}{{{selected}}}[{seconds}s]))"
 
 
@@ -247,8 +246,8 @@ def _of(found: Sequence[Mapping[str, Any]], sought: tuple[str, str] | None) -> l
     return [
         series
         for series in found
-        if any(series["metric"].get(label) == namespace for label in _NAMESPACE_LABELS)
-        if any(_is_worker(series["metric"].get(label, ""), name) for label in _POD_LABELS)
+        if any(series["metric"].get(label) == namespace for label in NAMESPACE_LABELS)
+        if any(_is_worker(series["metric"].get(label, ""), name) for label in POD_LABELS)
     ]
 
 

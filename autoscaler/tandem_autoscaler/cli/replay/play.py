@@ -10,7 +10,7 @@ from tandem_autoscaler.benchmark.case import MOST_WORKERS
 from tandem_autoscaler.benchmark.contenders import OURS, contenders, unavailable
 from tandem_autoscaler.cli.mistake import Mistake
 from tandem_autoscaler.cli.replay.manifest import Wish
-from tandem_autoscaler.cli.replay.policy import Autoscaler, Limited, limited
+from tandem_autoscaler.cli.replay.policy import Limited, limited
 from tandem_autoscaler.cli.replay.worker import Worker
 from tandem_autoscaler.fleet.service import Service
 from tandem_autoscaler.simulator.fleet import ROUTERS, FleetSettings
@@ -18,6 +18,7 @@ from tandem_autoscaler.simulator.policies.oracle_model import true_needs
 from tandem_autoscaler.simulator.policies.policy import Policy
 from tandem_autoscaler.simulator.policies.profile import Profile
 from tandem_autoscaler.simulator.policies.schedule import SLOT_SECONDS
+from tandem_autoscaler.simulator.policies.tandem import AutoscalerPolicy
 from tandem_autoscaler.simulator.run import Result, simulate
 from tandem_autoscaler.simulator.trace import Trace
 
@@ -115,7 +116,7 @@ def check(policies: Sequence[str]) -> None:
 def play(stage: Stage, policy: str) -> Result:
     """One policy with its defaults. Late demotion is the manifest's for all: it is the workers', not the policy's."""
     if policy == OURS:
-        return _simulate(stage, stage.service, Autoscaler(stage.service))
+        return _simulate(stage, stage.service, AutoscalerPolicy(lambda _: stage.service))
     contender = contenders()[policy]
     made = contender.make(stage.trace, stage.profile, **contender.default)
     return _simulate(stage, stage.service, Limited(made, stage.service))
@@ -128,7 +129,7 @@ def play_without_limits(stage: Stage, minimum: Mapping[str, int]) -> Result:
         for role, pool in stage.service.pools.items()
     }
     service = replace(stage.service, pools=pools, gpu_budget=None)
-    return _simulate(stage, service, Autoscaler(service))
+    return _simulate(stage, service, AutoscalerPolicy(lambda _: service))
 
 
 def _simulate(stage: Stage, service: Service, policy: Policy) -> Result:

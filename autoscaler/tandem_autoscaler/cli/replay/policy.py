@@ -1,48 +1,12 @@
-"""The policies as they run in a service: ours as the autoscaler runs it, the others within the manifest's limits."""
+"""Other policies within the limits of a manifest. Ours keeps them by itself."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tandem_api import names
 from tandem_autoscaler.decide.budget import clamp
-from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.decide.sizing import decide
-from tandem_autoscaler.decide.state import ServiceState, fresh_state
 from tandem_autoscaler.fleet.service import Service
 from tandem_autoscaler.simulator.fleet import Fleet
 from tandem_autoscaler.simulator.policies.policy import Policy, Targets
-from tandem_autoscaler.simulator.readings import Readings
-
-_TICK_SECONDS = 5.0  # the autoscaler's own default
-
-
-class Autoscaler:
-    """What `tandem-autoscaler` decides for this very service, from what it would scrape of its workers."""
-
-    name = "tandem"
-    tick_seconds = _TICK_SECONDS
-    works_blind = True
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._settings = Settings(reaction_seconds=2 * _TICK_SECONDS)
-        self._readings: Readings | None = None
-        self._state: ServiceState | None = None
-
-    def step(self, fleet: Fleet) -> Targets:
-        if self._readings is None:
-            self._readings = Readings(fleet, self._service)
-        seen, snapshot = self._readings.read()
-        pools = {
-            role: replace(pool, replicas=seen.pools[role].replicas)
-            for role, pool in self._service.pools.items()
-        }
-        service = replace(seen, pools=pools)
-        if self._state is None:
-            self._state = fresh_state(service, snapshot.taken_at_seconds, self._settings)
-        self._state, outcome = decide(self._state, service, snapshot, self._settings)
-        wish = {role: decision.target for role, decision in outcome.decisions.items()}
-        return Targets(wish.get(names.PREFILL), wish.get(names.DECODE))
 
 
 class Limited:
