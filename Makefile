@@ -1,5 +1,5 @@
 # The commands of Tandem. Each sets up what it needs, from nothing, and says what is missing.
-#   make demo | demo-down | test | e2e | check | bench-policies | bench-engine | generate | images | clean
+#   make demo | demo-down | test | test-deep | e2e | check | bench-policies | bench-engine | generate | images | clean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLUSTER ?= embedded
+VALUES ?=
 
 CRD_DIRECTORIES := crds/generated helm/tandem/files/crds
 
@@ -26,8 +27,8 @@ $(READY): requirements/dev.txt pyproject.toml
 
 setup: $(READY) ## the Python environment only
 
-demo: $(READY) ## the main job on this machine: cluster, real engines, load, both roles scaled (CLUSTER=current: yours)
-	$(BIN)/python -m e2e.demo up --cluster $(CLUSTER)
+demo: $(READY) ## the main job on this machine: cluster, real engines, load, both roles scaled (CLUSTER=current [VALUES=file]: yours)
+	TANDEM_VALUES=$(VALUES) $(BIN)/python -m e2e.demo up --cluster $(CLUSTER)
 
 demo-down: $(READY) ## end what `make demo` left running
 	$(BIN)/python -m e2e.demo down --cluster $(CLUSTER)
@@ -41,6 +42,11 @@ prometheus:
 test: $(READY) prometheus ## unit, property and integration tests on a real etcd and kube-apiserver (no nodes)
 	$(BIN)/python -m e2e.cluster binaries etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok helm
 	$(BIN)/python -m pytest tests -m "not engine"
+
+# Properties that follow TANDEM_DEEP try 10,000 examples in place of 200, the others as many as they always do.
+test-deep: $(READY) ## every property, those of the lifecycle and the autoscaler with 10,000 examples (hours)
+	TANDEM_DEEP=1 $(BIN)/python -m pytest --timeout 0 -m "not engine and not integration" \
+	  $$(grep -rlE 'hypothesis|tests.autoscaler.strategies' --include='test_*.py' tests | sort)
 
 e2e: $(READY) ## real nodes, real engines
 	# Before pytest, whose time limits are for the scenarios: on a new machine this takes a quarter of an hour.
@@ -83,4 +89,4 @@ check: $(READY) ## format, lint, types, import contracts, generated files, chart
 clean: ## remove what the commands made in the tree (caches outside it stay)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo demo-down test e2e bench-policies bench-engine images generate lock format check clean prometheus
+.PHONY: help setup demo demo-down test test-deep e2e bench-policies bench-engine images generate lock format check clean prometheus

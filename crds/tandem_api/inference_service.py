@@ -21,10 +21,15 @@ OWNED_FLAGS = (
     "kv-cache-dtype", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold",
     "enable-chunked-prefill", "no-enable-chunked-prefill", "enable-prefix-caching",
     "no-enable-prefix-caching", "tensor-parallel-size", "middleware", "shutdown-timeout",
-    "late-demotion",
+    "late-demotion", "pipeline-parallel-size", "nnodes", "node-rank", "master-addr", "master-port", "headless",
 )  # fmt: skip
+# The engine's short words for some of them.
+OWNED_SHORT_FLAGS = ("tp", "pp", "n", "r")
 # argparse takes `_` for `-`, so both spellings are refused.
-_OWNED_PATTERN = "^--(" + "|".join(flag.replace("-", "[-_]") for flag in OWNED_FLAGS) + ")(=.*)?$"
+_OWNED_PATTERN = (
+    "^(--(" + "|".join(flag.replace("-", "[-_]") for flag in OWNED_FLAGS) + ")"
+    "|-(" + "|".join(OWNED_SHORT_FLAGS) + "))(=.*)?$"
+)  # fmt: skip
 
 
 def _rules(*rules: tuple[str, str]) -> dict[str, Any]:
@@ -113,8 +118,9 @@ class EngineTuning(Wire):
             (
                 f"self.all(a, !a.matches('{_OWNED_PATTERN}'))",
                 "engine.extraArgs contains a flag that Tandem sets itself (model, served-model-name, host, "
-                "port, kv-transfer-config, middleware, shutdown-timeout, tensor-parallel-size, or one that "
-                "has a field of its own in spec.engine); use that field instead",
+                "port, kv-transfer-config, middleware, shutdown-timeout, tensor-parallel-size and what else says "
+                "how the engine is spread over GPUs and nodes, or one that has a field of its own in spec.engine); "
+                "use that field instead",
             )
         ),
     )
@@ -173,7 +179,26 @@ class Role(Wire):
     replicas: int | None = Field(
         default=None, ge=0, le=10000, description="Only with autoscaling.mode Off: the fixed number."
     )
-    gpus: int = Field(default=1, ge=0, le=64, description="GPUs of one worker; 0 runs on the CPU.")
+    gpus: int = Field(
+        default=1,
+        ge=0,
+        le=64,
+        description="GPUs of one worker, or of each of its pods with nodes above 1; 0 runs on the CPU.",
+    )
+    nodes: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Pods of one worker, for a model that is larger than a node: created, drained, replaced and "
+        "counted as one, each with `gpus` GPUs.",
+    )
+    pipeline_parallel: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        description="Stages that the layers are cut into; every stage is cut by tensor parallelism over nodes x gpus / "
+        "pipelineParallel GPUs. Default: one stage per node, so that only activations cross the network between nodes.",
+    )
     gpu_resource: str = Field(
         default=names.GPU_RESOURCE,
         max_length=253,
@@ -185,8 +210,28 @@ class Role(Wire):
     model_config = ConfigDict(
         json_schema_extra=_rules(
             ("self.minReplicas <= self.maxReplicas", "minReplicas must not exceed maxReplicas"),
+            (
+                "!has(self.pipelineParallel)"
+                " || (self.nodes * (self.gpus > 0 ? self.gpus : 1)) % self.pipelineParallel == 0",
+                "pipelineParallel must divide nodes x gpus, the number of GPUs that the worker has",
+            ),
         )
     )
+
+    @property
+    def pipeline_size(self) -> int:
+        """Stages of the pipeline."""
+        return self.nodes if self.pipeline_parallel is None else self.pipeline_parallel
+
+    @property
+    def tensor_size(self) -> int:
+        """Devices per stage; on the CPU each pod is one."""
+        return self.nodes * max(1, self.gpus) // self.pipeline_size
+
+    @property
+    def total_gpus(self) -> int:
+        """GPUs of one worker, over all its pods."""
+        return self.nodes * self.gpus
 
 
 class ScaleDown(Wire):
@@ -287,6 +332,16 @@ class InferenceServiceSpec(Wire):
                 " && (!has(self.prefill) || !has(self.prefill.replicas))"
                 " && (!has(self.decode) || !has(self.decode.replicas)))",
                 "replicas is for autoscaling.mode Off; in the other modes set minReplicas and maxReplicas",
+            ),
+            *(
+                (
+                    f"!has(self.{role}) || (self.mode != 'Disaggregated' && !self.engine.lateDemotion) || "
+                    f"(has(self.{role}.pipelineParallel) ? self.{role}.pipelineParallel : self.{role}.nodes) == 1",
+                    f"{role} is cut into pipeline stages, and neither the KV transfer of mode Disaggregated nor "
+                    f"engine.lateDemotion works over stages: set {role}.pipelineParallel: 1 (tensor parallelism over "
+                    "all nodes)",
+                )
+                for role in names.ROLES
             ),
         )
     )

@@ -1,7 +1,8 @@
 """Everything that must stand before the first request: cluster, images, chart, manifest, endpoint.
 
 `Stage` serves the demo and the e2e scenarios alike. With `current=True` it uses the user's kubeconfig and images
-that the cluster can pull, and makes neither cluster nor images.
+that the cluster can pull, and makes neither cluster nor images. A file of chart values, in TANDEM_VALUES (`make demo
+VALUES=...`), says where those images are, and whatever else that cluster needs.
 """
 
 import json
@@ -70,6 +71,8 @@ class Stage:
         settings = {} if self.current else {**_LOCAL_IMAGES, **self._built()}
         settings.update(values)
         arguments = [part for key, value in settings.items() for part in ("--set-string", f"{key}={value}")]
+        if values_file := os.environ.get("TANDEM_VALUES"):
+            arguments += ["--values", values_file]
         self.run(
             "helm", "upgrade", "--install", RELEASE, str(CHART),
             "--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout", "180s", *arguments,

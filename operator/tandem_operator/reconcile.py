@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 import httpx
 
 from tandem_api.kubernetes.cluster import POD, Cluster, Kind
-from tandem_operator.carry_out.carry_out import CarryOut, Findings
+from tandem_operator.carry_out.carry_out import CarryOut, Findings, Unanswered
+from tandem_operator.carry_out.router_lists import take_off
 from tandem_operator.observe.load import LoadBook, read_loads
 from tandem_operator.observe.observe import observe
 from tandem_operator.observe.observed import ChildKey, Observed, Refusal, owned_by
+from tandem_operator.observe.routing import read_routings
 from tandem_operator.plan.plan import plan, wants_load
 from tandem_operator.plan.settings import Settings
 from tandem_operator.watch.kinds import WATCHED
@@ -30,8 +32,15 @@ class _Memory:
 
     foreign: set[ChildKey] = field(default_factory=set)
     taken_names: set[str] = field(default_factory=set)
+    unanswered: set[str] = field(default_factory=set)
     refusals: tuple[Refusal, ...] = ()
     looked_at: float = 0.0
+    routers_asked_at: float = 0.0
+    # A worker was leaving at the last look.
+    left: bool = False
+    # Addresses of workers at the last look, and of those that have gone since the routers' lists were free of them.
+    addresses: frozenset[str] = frozenset()
+    former: frozenset[str] = frozenset()
 
 
 class Reconciler:
@@ -61,22 +70,33 @@ class Reconciler:
             return None
         memory = self._memory.setdefault(key, _Memory())
         await self._recheck(key, memory)
+        children = self._world.children(key)
+        memory.unanswered = {name for name in memory.unanswered if (POD.plural, name) not in children}
         observed = observe(
             service,
-            self._world.children(key),
+            children,
             foreign=memory.foreign,
             taken_names=memory.taken_names,
+            unanswered=memory.unanswered,
             refusals=memory.refusals,
         )
         observed = await self._with_loads(key, observed)
+        observed = await self._with_routings(memory, observed)
         decided = plan(observed, self._clock(), self._settings)
-        findings = await self._carry_out(decided, observed)
+        try:
+            findings = await self._carry_out(decided, observed)
+        except Unanswered as error:
+            memory.unanswered.add(error.pod)
+            raise
+        await take_off(self._http, decided.unlists)
         again = self._learn(memory, findings)
         if findings.learned:
             again = 0.0
         waits = [
             wait for wait in (decided.requeue_seconds, findings.look_again_seconds, again) if wait is not None
         ]
+        if observed.router_pods:
+            waits.append(self._settings.router_check_seconds)
         return min(waits, default=None)
 
     async def _with_loads(self, key: ServiceKey, observed: Observed) -> Observed:
@@ -90,6 +110,24 @@ class Reconciler:
             pod.name: book.note(pod, loads.get(pod.name), now=now, settle_seconds=settle) for pod in pods
         }
         return replace(observed, quiet=quiet)
+
+    async def _with_routings(self, memory: _Memory, observed: Observed) -> Observed:
+        """With the routers' lists: while a worker leaves, and else once in a while."""
+        now = self._clock()
+        leaving = any(pod.draining or (pod.terminating and not pod.finished) for pod in observed.pods)
+        addresses = frozenset(pod.ip for pod in observed.pods if pod.ip and not pod.finished)
+        memory.former = (memory.former | memory.addresses) - addresses
+        memory.addresses = addresses
+        due = now - memory.routers_asked_at >= self._settings.router_check_seconds
+        if not (leaving or due or memory.left or memory.former) or not observed.router_pods:
+            return observed
+        # Once more after the last one has gone: its address may be another's by now.
+        memory.left, memory.routers_asked_at = leaving, now
+        routings = await read_routings(self._http, observed.router_pods)
+        observed = replace(observed, routings=routings, former_addresses=memory.former)
+        if routings:
+            memory.former &= frozenset(address for routing in routings for address in routing.workers)
+        return observed
 
     async def _recheck(self, key: ServiceKey, memory: _Memory) -> None:
         """Names that somebody else had: are they free by now? Asked before planning, so that no condition flutters."""

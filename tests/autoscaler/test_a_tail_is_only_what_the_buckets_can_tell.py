@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_autoscaler.signals.histogram import Histogram, sum_tail, sum_within
+from tandem_autoscaler.signals.histogram import Histogram, Sum
 
 EDGES = (0.3, 0.5, 1.0, 2.5, math.inf)
 counts = st.tuples(*[st.integers(0, 50).map(float)] * 5)
@@ -74,40 +74,40 @@ def test_histograms_with_different_edges_add_up_on_the_common_ones(
 
 
 @given(counts, counts, st.floats(0.01, 6))
-def test_the_share_of_a_sum_lies_within_its_bounds(
+def test_the_share_of_a_sum_lies_between_all_at_the_upper_and_all_at_the_lower_edges(
     a: tuple[float, ...], b: tuple[float, ...], value: float
 ) -> None:
-    share = sum_within(Histogram(EDGES, a, 1), Histogram(EDGES, b, 1), value)
-    if share is None:
+    both = Sum.of(Histogram(EDGES, a, 1), Histogram(EDGES, b, 1))
+    if both is None:
         assert sum(a) == 0 or sum(b) == 0
-    else:
-        assert -1e-9 <= share.lower <= share.estimate + 1e-9
-        assert share.estimate <= share.upper + 1e-9 <= 1.0 + 2e-9
+        return
+    lows, pairs = (0.0, *EDGES), [(i, j) for i in range(len(EDGES)) for j in range(len(EDGES))]
+    late = sum(a[i] * b[j] for i, j in pairs if EDGES[i] + EDGES[j] <= value) / sum(a) / sum(b)
+    early = sum(a[i] * b[j] for i, j in pairs if lows[i] + lows[j] < value) / sum(a) / sum(b)
+    assert late - 1e-9 <= both.share_within(value) <= early + 1e-9
 
 
 def test_the_tail_of_a_sum_is_that_of_two_workers_one_after_the_other() -> None:
     """Prefill 0.5-1 s and decode 0.3-0.5 s, evenly: the p95 of the sum is near 1.4 s."""
     first = Histogram(EDGES, (0, 0, 100, 0, 0), 75.0)
     second = Histogram(EDGES, (0, 100, 0, 0, 0), 40.0)
-    assert sum_tail(first, second, 0.95) == pytest.approx(1.4, abs=0.03)
+    assert Sum(first, second).tail(0.95) == pytest.approx(1.4, abs=0.03)
 
 
 @given(counts, counts, st.floats(0.02, 0.99))
 def test_within_the_tail_of_a_sum_lies_the_share_that_was_asked_for(
     a: tuple[float, ...], b: tuple[float, ...], quantile: float
 ) -> None:
-    first, second = Histogram(EDGES, a, 1.0), Histogram(EDGES, b, 1.0)
-    tail = sum_tail(first, second, quantile)
-    if tail is None:
+    both = Sum.of(Histogram(EDGES, a, 1.0), Histogram(EDGES, b, 1.0))
+    if both is None:
         assert sum(a) == 0 or sum(b) == 0
         return
-    within = sum_within(first, second, tail)
-    just_below = sum_within(first, second, tail * (1 - 1e-6) - 1e-6)
-    assert within is not None and just_below is not None
+    tail = both.tail(quantile)
+    within, just_below = both.share_within(tail), both.share_within(tail * (1 - 1e-6) - 1e-6)
     known = (1 - a[-1] / sum(a)) * (1 - b[-1] / sum(b))
     if quantile < known - 1e-6:
-        assert within.estimate == pytest.approx(quantile, abs=1e-6)
-        assert just_below.estimate < within.estimate
+        assert within == pytest.approx(quantile, abs=1e-6)
+        assert just_below < within
     elif quantile > known + 1e-6:
         assert tail == 2 * 2.5, "it lies beyond all edges"
 
@@ -122,10 +122,8 @@ def test_the_sum_is_that_of_a_large_sample() -> None:
         return random_.uniform(EDGES[index - 1] if index else 0.0, EDGES[index])
 
     sums = sorted(drawn(a) + drawn(b) for _ in range(40_000))
-    first, second = Histogram(EDGES, tuple(map(float, a)), 1.0), Histogram(EDGES, tuple(map(float, b)), 1.0)
+    both = Sum(Histogram(EDGES, tuple(map(float, a)), 1.0), Histogram(EDGES, tuple(map(float, b)), 1.0))
     for quantile in (0.1, 0.5, 0.95, 0.99):
-        assert sum_tail(first, second, quantile) == pytest.approx(sums[int(quantile * len(sums))], rel=0.02)
+        assert both.tail(quantile) == pytest.approx(sums[int(quantile * len(sums))], rel=0.02)
     for value in (0.3, 0.7, 1.2, 2.0, 4.0):
-        share = sum_within(first, second, value)
-        assert share is not None
-        assert share.estimate == pytest.approx(bisect_right(sums, value) / len(sums), abs=0.01)
+        assert both.share_within(value) == pytest.approx(bisect_right(sums, value) / len(sums), abs=0.01)

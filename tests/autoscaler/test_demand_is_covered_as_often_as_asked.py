@@ -42,6 +42,20 @@ def test_smooth_traffic_earns_a_small_headroom_and_bursty_traffic_pays_for_a_lar
     assert bursty.rate >= 29
 
 
+def test_the_headroom_is_the_quantile_of_the_ratios_that_could_be_judged() -> None:
+    """numpy's own quantile, with an outage that leaves some forecasts unjudged."""
+    random = np.random.default_rng(8)
+    demand = Demand()
+    for index in [*range(100), *range(120, 260)]:
+        demand = demand.observed(STEP * index, float(random.gamma(4.0, 2.0)), HORIZON)
+    judged = demand.ratios[:, np.isfinite(demand.ratios[0])]
+    for quantile in (0.1, 0.5, 0.8, 0.97):
+        found = demand.highest(quantile, 1.3)
+        assert found is not None and found.judged == judged.shape[1] < 235
+        ratios = np.quantile(judged, min(1.0, quantile * (1 + 1 / found.judged)), axis=1)
+        assert found.ratio in np.clip(ratios, LEAST_RATIO, MOST_RATIO).tolist()
+
+
 def test_before_enough_forecasts_were_judged_the_prior_stands() -> None:
     found = watched([10.0] * 8).highest(0.8, 1.3)
     assert found is not None and found.judged < ENOUGH_RATIOS

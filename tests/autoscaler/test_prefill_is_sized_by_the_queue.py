@@ -128,3 +128,16 @@ def test_a_service_time_is_never_above_what_was_seen(
 ) -> None:
     found = service_seconds(sojourn, rate, scv, workers=workers)
     assert found is not None and 0 < found <= min(sojourn, 1 / rate) + 1e-9
+
+
+@given(st.floats(1e-3, 100), st.floats(1e-4, 100), st.floats(0, 1), st.integers(1, 20))
+def test_with_the_service_time_found_the_queue_takes_as_long_as_was_seen(
+    sojourn: float, rate: float, scv: float, workers: int
+) -> None:
+    found = service_seconds(sojourn, rate, scv, workers=workers)
+    assert found is not None
+    free = 1.0 - rate * found
+    if free < 1e-6:
+        return  # full: the wait is anything
+    wait = erlang_c(workers, workers * rate * found) * found * (1 + scv) / 2 / (workers * free)
+    assert found + wait == pytest.approx(sojourn, rel=1e-6)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_api.sizing import Architecture
+from tandem_api.sizing import GPUS, Architecture, Gpu, gpu_named
 from tandem_autoscaler.model.decode import DecodePrior
 from tandem_autoscaler.model.prefill import PrefillPrior
-from tandem_autoscaler.model.priors import GPUS, Gpu, WorkerPrior, gpu_named, worker_prior
+from tandem_autoscaler.model.priors import WorkerPrior, worker_prior
 from tandem_autoscaler.simulator.data import FOLDER, fit
 
 LLAMA_8B = Architecture(
@@ -138,7 +138,7 @@ def test_of_a_mixture_of_experts_all_is_read_and_the_active_part_computed() -> N
         ("NVIDIA-L40S", "L40S"),
         ("AMD_Instinct_MI300X_OAM", "MI300X"),
         ("nvidia-b200", "B200"),
-        ("NVIDIA-GeForce-RTX-4090", None),
+        ("NVIDIA-GeForce-GTX-1080", None),
         ("", None),
     ],
 )
@@ -166,7 +166,8 @@ def test_every_time_is_above_zero_and_twice_the_gpus_compute_and_read_faster(
     few, many = (worker_prior(shape, gpu, gpus=n) for n in (gpus, 2 * gpus))
     assert min(*few.prefill, *few.decode) > 0
     assert many.prefill[2] == pytest.approx(few.prefill[2] / 2)
-    assert many.decode[2] == pytest.approx(few.decode[2] / 2)
+    # Ranks beyond the number of KV heads read copies: then the cache is read no faster.
+    assert few.decode[2] / 2 * 0.999 <= many.decode[2] <= few.decode[2] * 1.001
     assert many.kv_tokens >= few.kv_tokens
 
 

@@ -10,7 +10,16 @@ from tandem_autoscaler.benchmark.case import OUTAGES, Case, around_peak, outages
 from tandem_autoscaler.benchmark.contenders import DYNAMO, OURS, contenders
 from tandem_autoscaler.benchmark.play import play
 from tandem_autoscaler.benchmark.row import KEYS
-from tandem_autoscaler.benchmark.suite import SETS, TRACES, Job, Selection, jobs, sweep_jobs, tuning_cases
+from tandem_autoscaler.benchmark.suite import (
+    SETS,
+    TRACES,
+    Job,
+    Selection,
+    jobs,
+    simulation,
+    sweep_jobs,
+    tuning_cases,
+)
 from tandem_autoscaler.simulator.traces import named
 
 TRACE = "mooncake-conv"  # the one with the fewest requests
@@ -101,6 +110,23 @@ def test_tuned_constants_are_reported_beside_the_defaults() -> None:
         (dict(contenders()["hpa"].default), False),
         ({"scale": 0.5}, True),
     ]
+
+
+def test_constants_that_are_tuned_and_published_are_simulated_once_but_a_sought_fleet_for_itself() -> None:
+    case = Case(TRACE, "hpa").with_constants({"scale": 1.0}, tuned=False)
+    assert simulation(case.with_constants({"scale": 1.0}, tuned=True)) == case
+    assert simulation(case.with_constants({"scale": 0.5}, tuned=True)) != case
+    static = Case(TRACE, "static").with_constants({}, tuned=True)
+    assert simulation(static) != simulation(static.with_constants({}, tuned=False))
+
+
+def test_a_case_of_two_sets_is_run_once_and_reported_in_both(tmp_path: Path) -> None:
+    chosen = ["--traces", TRACE, "--policies", OURS, "--sets", "main", "ablation", "--seeds", "1"]
+    rest = ["--no-tuning", "--no-sweeps", "--no-hindsight", "--processes", "1", "--out", str(tmp_path)]
+    assert main([*chosen, *rest]) == 0
+    first, second = json.loads((tmp_path / "policies.json").read_text())
+    assert (first["set"], second["set"]) == ("main", "ablation")
+    assert first | {"set": ""} == second | {"set": ""}
 
 
 def test_a_model_error_changes_the_fleet_and_not_what_the_policy_believes() -> None:

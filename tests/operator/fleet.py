@@ -17,7 +17,17 @@ from tandem_operator.observe.load import Load, LoadBook
 from tandem_operator.observe.observe import observe
 from tandem_operator.observe.observed import Observed
 from tandem_operator.observe.timestamp import format_time
-from tandem_operator.plan.actions import Action, Apply, Create, CreatePool, Delete, Drain, Plan, Undrain
+from tandem_operator.plan.actions import (
+    Action,
+    Apply,
+    Create,
+    CreatePool,
+    Delete,
+    Drain,
+    Flip,
+    Plan,
+    Undrain,
+)
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.settings import Settings
 
@@ -161,7 +171,8 @@ class Fleet:
         self.log.append(action)
         match action:
             case Create():
-                self._create(POD.plural, action.manifest)
+                for manifest in (action.manifest, *action.others):
+                    self._create(POD.plural, manifest)
             case Drain():
                 annotations = {names.ANNOTATION_DRAIN_STARTED: format_time(action.started)}
                 if action.reversible:
@@ -170,8 +181,15 @@ class Fleet:
             case Undrain():
                 nothing = dict.fromkeys((names.ANNOTATION_DRAIN_STARTED, names.ANNOTATION_DRAIN_REVERSIBLE))
                 self._merge(action.pod, {names.LABEL_SERVING: "true"}, nothing)
+            case Flip():
+                gone = dict.fromkeys((names.ANNOTATION_DRAIN_STARTED, names.ANNOTATION_DRAIN_REVERSIBLE))
+                labels = {names.LABEL_SERVING: "true", names.LABEL_ROLE: action.role}
+                flipped = {**gone, names.ANNOTATION_FLIPPED_AT: format_time(action.at)}
+                self._merge(action.pod, labels, flipped)
             case Delete():
-                self.pod(action.pod)["metadata"]["deletionTimestamp"] = format_time(self.now + 30)
+                seen = observe(self.service, self.objects)
+                for name in (action.pod, *(pod.name for pod in seen.others_of(action.pod))):
+                    self.pod(name)["metadata"]["deletionTimestamp"] = format_time(self.now + 30)
                 self.writes += 1
 
     def _merge(self, pod: str, labels: Any, annotations: Any) -> None:

@@ -72,7 +72,14 @@ class Dictionary:
         return self._store(kind, live)
 
     async def delete(
-        self, kind: Kind, namespace: str | None, name: str, *, uid: str, grace_seconds: Any = None
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str,
+        resource_version: Any = None,
+        grace_seconds: Any = None,
     ) -> None:
         del self.objects[(kind.plural, name)]
 

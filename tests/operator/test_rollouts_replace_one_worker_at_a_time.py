@@ -85,6 +85,40 @@ def test_when_the_cluster_has_no_gpu_for_the_newcomer_an_old_one_makes_room() ->
     assert ready_now(fleet) == 1
 
 
+def test_a_role_that_its_budget_keeps_short_rolls_out_what_it_has() -> None:
+    fleet = Fleet(colocated(gpuBudget=2))
+    fleet.settle()
+    fleet.scale("workers", 3)
+    fleet.settle()
+    before = {pod.template_hash for pod in fleet.observed().pods}
+    fleet.edit(engine={"maxSequences": 64})
+    fleet.step()
+    roll(fleet, replicas=2, floor=1, ceiling=2)
+    assert before.isdisjoint(pod.template_hash for pod in fleet.observed().pods)
+
+
+def test_a_role_that_its_cluster_keeps_short_rolls_out_what_it_has() -> None:
+    """Two serve and the third has never found a GPU; it gets the one of the first that goes."""
+    fleet = Fleet(colocated())
+    fleet.settle()
+    fleet.scale("workers", 3)
+    fleet.step()
+    fleet.run(["chat-1"])
+    fleet.edit(engine={"maxSequences": 64})
+    fleet.step()
+    waits = {
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+    }  # fmt: skip
+    del fleet.objects[("pods", "chat-2")]
+    fleet.step()
+    newcomer = next(pod.name for pod in fleet.observed().pods if not pod.ready and pod.member)
+    fleet.pod(newcomer)["status"] = {"phase": "Pending", "conditions": [waits]}
+    fleet.step()
+    assert ready_now(fleet) == 1
+    assert [pod.name for pod in fleet.observed().pods if pod.draining]
+
+
 def test_a_newcomer_that_no_node_can_ever_take_costs_no_old_worker() -> None:
     fleet = rolling_fleet(2)
     fleet.step()

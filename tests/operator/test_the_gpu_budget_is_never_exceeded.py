@@ -51,6 +51,32 @@ def test_when_gpus_are_short_every_role_gets_its_minimum_first() -> None:
     assert "gpuBudget 4" in fleet.condition("PrefillReady")["message"]
 
 
+def test_a_role_below_its_minimum_gets_the_gpus_of_one_that_is_above() -> None:
+    """Two GPUs must get free for one worker, and what gets free first is not taken back by the role that gave it."""
+    fleet = Fleet(spec(gpuBudget=5, decode={"minReplicas": 1, "maxReplicas": 8, "gpus": 2}))
+    fleet.settle()
+    fleet.scale("prefill", 8)
+    fleet.settle()
+    assert fleet.counts() == {"prefill": 3, "decode": 1}
+    fleet.edit(decode={"minReplicas": 2, "maxReplicas": 8, "gpus": 2})
+    fleet.settle()
+    assert fleet.counts() == {"prefill": 1, "decode": 2}
+    assert len([action for action in fleet.log if isinstance(action, Drain)]) == 2
+
+
+def test_a_minimum_that_no_budget_allows_costs_nobody_a_worker() -> None:
+    fleet = Fleet(spec(gpuBudget=3))
+    fleet.settle()
+    fleet.scale("prefill", 2)
+    fleet.settle()
+    fleet.edit(decode={"minReplicas": 3, "maxReplicas": 8})
+    fleet.settle()
+    assert fleet.counts() == {"prefill": 1, "decode": 2}
+    fleet.edit(decode={"minReplicas": 1, "maxReplicas": 8, "gpus": 4})
+    fleet.step()
+    assert not [action for action in fleet.plan().actions if isinstance(action, Drain)]
+
+
 def test_a_lowered_budget_lets_go_what_is_above_the_minimum() -> None:
     fleet = Fleet(spec(gpuBudget=8))
     fleet.settle()

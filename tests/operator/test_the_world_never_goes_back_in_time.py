@@ -110,6 +110,18 @@ def test_what_we_have_deleted_counts_as_ending_until_the_server_says_more() -> N
     assert world.put(POD, pod(version=2)) == CHAT
 
 
+def test_a_report_from_before_our_deletion_does_not_call_it_off() -> None:
+    """The kubelet wrote its status a moment before, and the watch tells of it a moment after the server's answer."""
+    world = World()
+    world.put(POD, pod(version=1))
+    world.expect_deletion(POD, "team", "chat-0", "u1", gone_by="2026-01-01T00:00:00Z")
+    world.put(POD, pod(version=2))
+    assert "deletionTimestamp" in world.children(CHAT)[("pods", "chat-0")]["metadata"]
+    world.remove(POD, pod(version=3))
+    world.put(POD, pod(uid="u2", version=4))
+    assert "deletionTimestamp" not in world.children(CHAT)[("pods", "chat-0")]["metadata"]
+
+
 def test_services_are_not_their_own_children() -> None:
     world = World()
     service = {"kind": names.INFERENCE_SERVICE, "metadata": {"name": "chat", "namespace": "team", "uid": "s"}}

@@ -7,7 +7,7 @@ import pytest
 from tandem_api import names
 from tandem_api.inference_service import InferenceServiceSpec
 from tandem_operator.build.images import Images
-from tandem_operator.build.worker_pod import worker_pod
+from tandem_operator.build.worker_pod import worker_pods
 from tandem_operator.observe.pod import gpus_of, is_gpu
 from tandem_operator.observe.spec import gpus_per_worker, read_spec
 from tests.operator.fleet import colocated, spec
@@ -18,7 +18,7 @@ OWNER = {"uid": "u"}
 def pod(wish: dict[str, Any], role: str = "workers", images: Images | None = None) -> dict[str, Any]:
     typed, sentence = read_spec(wish)
     assert typed is not None, sentence
-    return worker_pod(
+    (made,) = worker_pods(
         namespace="team",
         service="chat",
         spec=typed,
@@ -27,6 +27,7 @@ def pod(wish: dict[str, Any], role: str = "workers", images: Images | None = Non
         owner=OWNER,
         images=images or Images(),
     )
+    return made
 
 
 def engine(wish: dict[str, Any], role: str = "workers") -> dict[str, Any]:
@@ -68,28 +69,38 @@ def test_a_busy_engine_is_not_taken_for_a_dead_one() -> None:
     assert liveness != readiness
 
 
+def pre_stop_seconds(script: str) -> int:
+    """The longest that preStop may take: by the gate, or in an image without it."""
+    settle, gate, stock = (
+        int(script.partition(word)[2].split(";")[0].split()[0])
+        for word in ("--settle ", "--deadline ", "sleep ")
+    )
+    return max(settle + gate, stock)
+
+
+def test_a_worker_that_somebody_else_deletes_serves_on_until_the_router_let_go() -> None:
+    script = engine(colocated())["lifecycle"]["preStop"]["exec"]["command"][2]
+    assert "close --settle 3 " in script
+
+
 @pytest.mark.parametrize("deadline", ["1s", "30s", "300s", "1h"])
 def test_the_grace_period_outlasts_pre_stop_and_shutdown(deadline: str) -> None:
     made = pod(colocated(drain={"deadline": deadline}))["spec"]
     args = made["containers"][0]["args"]
     shutdown = int(args[args.index("--shutdown-timeout") + 1])
     script = made["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][2]
-    gate = int(script.partition("--deadline ")[2].partition(";")[0])
-    stock = int(script.partition("sleep ")[2].partition(";")[0])
-    assert made["terminationGracePeriodSeconds"] > max(gate, stock) + shutdown
+    assert made["terminationGracePeriodSeconds"] > pre_stop_seconds(script) + shutdown
 
 
-@pytest.mark.parametrize("grace", [10, 30, 60, 900])
+@pytest.mark.parametrize("grace", [10, 11, 30, 60, 900])
 def test_a_grace_period_of_the_users_is_kept_and_everything_fits_into_it(grace: int) -> None:
     made = pod(with_template(terminationGracePeriodSeconds=grace))["spec"]
     assert made["terminationGracePeriodSeconds"] == grace
     args = made["containers"][0]["args"]
     shutdown = int(args[args.index("--shutdown-timeout") + 1])
     script = made["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][2]
-    gate = int(script.partition("--deadline ")[2].partition(";")[0])
-    stock = int(script.partition("sleep ")[2].partition(";")[0])
     assert shutdown >= 1
-    assert max(gate, stock) + shutdown < grace
+    assert pre_stop_seconds(script) + shutdown < grace
 
 
 def test_the_side_channel_is_the_pods_own_address_and_absent_when_colocated() -> None:
@@ -225,3 +236,25 @@ def test_it_runs_with_no_more_rights_than_it_needs() -> None:
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+LOST = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+
+
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        (None, {LOST[0]: 60, LOST[1]: 60}),
+        ([{"key": "nvidia.com/gpu", "operator": "Exists"}], {LOST[0]: 60, LOST[1]: 60}),
+        ([{"key": LOST[1], "operator": "Exists", "tolerationSeconds": 5}], {LOST[0]: 60, LOST[1]: 5}),
+        ([{"operator": "Exists"}], {}),
+    ],
+    ids=["nothing said", "other taints", "one of them", "everything"],
+)
+def test_a_lost_node_is_waited_for_a_minute_unless_the_template_says_otherwise(
+    given: list[dict[str, Any]] | None, waits: dict[str, int]
+) -> None:
+    wish = colocated() if given is None else with_template(tolerations=given)
+    found = pod(wish)["spec"].get("tolerations") or []
+    assert {entry["key"]: entry["tolerationSeconds"] for entry in found if entry.get("key") in LOST} == waits
+    assert [entry for entry in found if entry in (given or [])] == (given or [])

@@ -14,8 +14,8 @@ usage: tandem-worker MODEL [engine flags] [--simulate PROFILE] [--late-demotion]
        tandem-worker close [--deadline SECONDS] [--settle SECONDS]
        tandem-worker status
 
-Start an inference engine behind Tandem's gate. MODEL and the engine flags are those of `vllm serve`; they
-pass through untouched.
+Start an inference engine behind Tandem's gate (without it where --headless says that the engine has no HTTP
+server). MODEL and the engine flags are those of `vllm serve`; they pass through untouched.
 
   --simulate PROFILE  serve the same HTTP API with timings from a profile (no GPU, no weights); a name
                       of a built-in profile or a path to a JSON file
@@ -75,6 +75,12 @@ def _serve(words: list[str]) -> int:
     if late_demotion and no_gate:
         raise UserMistake("--late-demotion is done by the gate; it does not go with --no-gate")
     flags = _engine_flags(words)
+    if flags.headless and late_demotion:
+        raise UserMistake("--late-demotion is done by the gate, and there is none with --headless")
+    if profile is not None and flags.headless:
+        from tandem_worker.simulate.follower import follow
+
+        return follow()
     if profile is not None:
         from tandem_worker.simulate.serve import serve
 
@@ -85,7 +91,7 @@ def _serve(words: list[str]) -> int:
         print(preflight(flags, os.environ).summary(), file=sys.stderr, flush=True)
     from tandem_worker.launch import launch
 
-    launch(flags, gate=not no_gate, late_demotion=late_demotion)
+    launch(flags, gate=not no_gate and not flags.headless, late_demotion=late_demotion)
     raise AssertionError("exec returned")
 
 

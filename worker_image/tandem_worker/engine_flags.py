@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 
 from tandem_worker.exits import UserMistake
 
-_SHORT = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-q": "quantization"}
+_SHORT = {
+    "-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-q": "quantization", "-n": "nnodes",
+    "-r": "node-rank",
+}  # fmt: skip
 # vLLM's human-readable integers: lower case is decimal, upper case is binary.
 _SUFFIX = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -44,6 +47,11 @@ class EngineFlags:
             values.pop(name, None)  # the order of `values` is that of the last mentions
             values[name] = value
         return cls(tuple(words), model or values.get("model") or None, values)
+
+    @property
+    def headless(self) -> bool:
+        """One of several nodes that only computes: no HTTP server, so nothing for a gate to stand before."""
+        return self.switch("headless", False)
 
     def has(self, name: str) -> bool:
         return name in self.values

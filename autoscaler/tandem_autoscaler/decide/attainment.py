@@ -2,7 +2,7 @@
 
 from tandem_autoscaler.decide.decision import Kept
 from tandem_autoscaler.fleet.service import Service, Targets, decode_role, prefill_role
-from tandem_autoscaler.signals.histogram import Histogram, sum_tail, sum_within
+from tandem_autoscaler.signals.histogram import Histogram, Sum
 from tandem_autoscaler.signals.window import History
 
 # Fewer requests than this say nothing about a tail.
@@ -24,15 +24,15 @@ def of_users(
         second = _histogram(history, decode, window_seconds, "gate_ttft", "ttft")
         ttft = Kept(targets.ttft_seconds)
         if first is not None and second is not None:
-            share = sum_within(first, second, targets.ttft_seconds)
-            tail = sum_tail(first, second, targets.quantile)
-            if share is not None and share.resolved:
+            both = Sum(first, second)
+            if both.resolved(targets.ttft_seconds):
                 # Bounds from whole buckets are too wide for a sum; the estimate is what is reported.
+                share = both.share_within(targets.ttft_seconds)
                 ttft = Kept(
                     targets.ttft_seconds,
-                    tail,
-                    share.estimate,
-                    share.estimate,
+                    both.tail(targets.quantile),
+                    share,
+                    share,
                     "prefill worker + decode worker",
                 )
     else:
@@ -43,10 +43,11 @@ def of_users(
 
 def _histogram(history: History, role: str, window_seconds: float, *signals: str) -> Histogram | None:
     found = history.rates(role, window_seconds)
-    return next(
-        (h for s in signals if (h := found.histograms.get(s)) is not None and h.count * found.seconds >= 1),
-        None,
-    )
+    for signal in signals:
+        histogram = found.histograms.get(signal)
+        if histogram is not None and histogram.count * found.seconds >= 1:
+            return histogram
+    return None
 
 
 def _kept(histogram: Histogram | None, target_seconds: float, quantile: float) -> Kept:

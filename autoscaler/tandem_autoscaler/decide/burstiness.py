@@ -4,14 +4,17 @@ Bursts within seconds make queues; what changes over minutes is demand (demand.p
 So the variance is taken around a moving mean.
 """
 
-from dataclasses import dataclass
+import statistics
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 _KEEP_SECONDS = 300.0
 # Longer intervals than this mix both scales.
 _LONGEST_SECONDS = 10.0
-_ENOUGH, _MOVING = 20, 7
+_ENOUGH = 20
+_MOVING = np.ones(7)
 # A moving mean over 7 points takes part of the variance with it.
 _CORRECTION = 7.0 / 6.0
 PRIOR = 1.5
@@ -19,25 +22,26 @@ PRIOR = 1.5
 
 @dataclass(frozen=True)
 class Burstiness:
-    """Arrivals per tick: (time, seconds of the tick, requests), newest last."""
+    """Arrivals per tick: (n, 3) of time, seconds of the tick, requests, newest last. Never written to."""
 
-    ticks: tuple[tuple[float, float, float], ...] = ()
+    ticks: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)))
 
     def observed(self, now_seconds: float, seconds: float, requests: float) -> "Burstiness":
         if not 0 < seconds <= _LONGEST_SECONDS or requests < 0:
             return self
-        kept = tuple(tick for tick in self.ticks if now_seconds - tick[0] <= _KEEP_SECONDS)
-        return Burstiness((*kept, (now_seconds, seconds, requests)))
+        first = self.ticks[:, 0].searchsorted(now_seconds - _KEEP_SECONDS)
+        return Burstiness(np.concatenate((self.ticks[first:], ((now_seconds, seconds, requests),))))
 
     def arrival_scv(self, most: float) -> float:
         """Index of dispersion of the counts, between 1 (Poisson) and `most`; a prior while too little is known."""
         if len(self.ticks) < _ENOUGH:
             return PRIOR
-        seconds = np.array([tick[1] for tick in self.ticks])
-        counts = np.array([tick[2] for tick in self.ticks]) * np.median(seconds) / seconds
-        kernel = np.ones(_MOVING)
-        mean = np.convolve(counts, kernel, "same") / np.convolve(np.ones_like(counts), kernel, "same")
-        if mean.sum() <= 0:
+        seconds = self.ticks[:, 1]
+        counts = self.ticks[:, 2] * statistics.median(seconds.tolist()) / seconds
+        # At both ends there are fewer points around one.
+        mean = np.correlate(counts, _MOVING, "same") / np.correlate(np.ones(len(counts)), _MOVING, "same")
+        total = float(mean.sum())
+        if total <= 0:
             return PRIOR
-        dispersion = _CORRECTION * float(((counts - mean) ** 2).sum() / mean.sum())
-        return min(most, max(1.0, dispersion))
+        off = counts - mean
+        return min(most, max(1.0, _CORRECTION * float(off @ off) / total))

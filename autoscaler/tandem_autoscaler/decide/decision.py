@@ -29,6 +29,7 @@ class Why(StrEnum):
     BELOW_MINIMUM = "BelowMinimum"
     ABOVE_MAXIMUM = "AboveMaximum"
     DECODE_BOUND = "DecodeBound"  # the first token is late because decode is full: prefill would not help
+    ROLE_FLIP = "RoleFlip"  # decode needs one at once, and prefill can spare one
     GPU_BUDGET = "GPUBudget"
 
 

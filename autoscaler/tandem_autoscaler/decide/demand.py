@@ -28,10 +28,14 @@ LEAST_RATIO, MOST_RATIO = 0.6, 4.0
 _OBSERVED_SHARE = 0.7
 # From next to nothing anything may come; no multiple of nothing is a headroom.
 _FROM_NOTHING = 50.0
-_NEVER = -1.0  # marks a forecast that cannot be judged any more
+_NEVER = math.inf  # marks a forecast that cannot be judged any more
 # Holt's damped trend on the logarithm: weights of level and trend, damping, all per 15 s, and bounds on the jump.
 _LEVEL, _TREND, _DAMPING, _PER_SECONDS = 0.4, 0.08, 0.92, 15.0
 _LEAST_JUMP, _MOST_JUMP = -0.2, 0.7
+
+
+_HIGHEST_OF = np.array(_HIGHEST_OF_SECONDS) + 1e-6
+_NOT_YET = np.full((len(EXPERTS), 1), np.nan)
 
 
 def _none() -> Array:
@@ -43,7 +47,7 @@ class Demand:
     """What was asked for over the last two hours, and how the experts' forecasts came out.
 
     `at` (n) seconds, `rate` (n) per second, `forecasts` (experts, n) per second, `ratios` (experts, n): highest rate
-    within the horizon over the forecast, NaN until the horizon is over, -1 when too little of it was observed. The
+    within the horizon over the forecast, NaN until the horizon is over, inf when too little of it was observed. The
     arrays are never written to.
     """
 
@@ -54,18 +58,20 @@ class Demand:
     level: float | None = None  # Holt's, of the logarithm of the rate
     trend: float = 0.0
     remembered_ratio: float | None = None  # from before a restart
+    # There is a new point every few ticks only, and until then the quantiles are the same.
+    _highest: dict[tuple[float, float], "Forecast"] = field(default_factory=dict, compare=False, repr=False)
 
     def observed(self, now_seconds: float, rate: float, horizon_seconds: float) -> "Demand":
         """With one more measured rate, if the last one is a step old."""
         if len(self.at) and now_seconds - self.at[-1] < STEP_SECONDS - 1e-6:
             return self
         level, trend = self._holt(now_seconds, rate)
-        first = int(np.searchsorted(self.at, now_seconds - KEEP_SECONDS))
-        at = np.append(self.at[first:], now_seconds)
-        rates = np.append(self.rate[first:], rate)
+        first = int(self.at.searchsorted(now_seconds - KEEP_SECONDS))
+        at = np.concatenate((self.at[first:], (now_seconds,)))
+        rates = np.concatenate((self.rate[first:], (rate,)))
         made = _experts(at, rates, level, trend, horizon_seconds)
-        forecasts = np.concatenate([self.forecasts[:, first:], made[:, None]], axis=1)
-        ratios = np.concatenate([self.ratios[:, first:], np.full((len(EXPERTS), 1), np.nan)], axis=1)
+        forecasts = np.concatenate((self.forecasts[:, first:], made), axis=1)
+        ratios = np.concatenate((self.ratios[:, first:], _NOT_YET), axis=1)
         _judge(at, rates, forecasts, ratios, horizon_seconds)
         return Demand(at, rates, forecasts, ratios, level, trend, self.remembered_ratio)
 
@@ -84,19 +90,23 @@ class Demand:
         """The `quantile` (0..1) of the highest rate within the horizon; None while nothing was measured."""
         if not len(self.at):
             return None
+        found = self._highest.get((quantile, prior_ratio))
+        if found is None:
+            found = self._highest[quantile, prior_ratio] = self._forecast(quantile, prior_ratio)
+        return found
+
+    def _forecast(self, quantile: float, prior_ratio: float) -> "Forecast":
         now = self.forecasts[:, -1]
-        usable = self.ratios[0] > 0  # neither NaN (not yet) nor `_NEVER`
-        judged = self.ratios[:, usable]
-        if judged.shape[1] < ENOUGH_RATIOS:
+        judged = int(np.count_nonzero(np.isfinite(self.ratios[0])))
+        if judged < ENOUGH_RATIOS:
             # A restart need not learn anew what it had known: the larger one protects until it has.
             ratio = max(prior_ratio, self.remembered_ratio or 0.0)
-            return Forecast(float(now[0] * ratio), EXPERTS[0], ratio, judged.shape[1])
-        rank = min(1.0, quantile * (1.0 + 1.0 / judged.shape[1]))
-        found = np.quantile(judged, rank, axis=1)
-        found = np.clip(found, LEAST_RATIO, MOST_RATIO)
-        cost = found * np.mean(self.forecasts / np.maximum(self.rate, 1e-6), axis=1)
-        best = int(np.argmin(cost))
-        return Forecast(float(now[best] * found[best]), EXPERTS[best], float(found[best]), judged.shape[1])
+            return Forecast(float(now[0] * ratio), EXPERTS[0], ratio, judged)
+        found = _quantiles(self.ratios, judged, min(1.0, quantile * (1.0 + 1.0 / judged)))
+        found = np.minimum(np.maximum(found, LEAST_RATIO), MOST_RATIO)
+        cost = found * np.add.reduce(self.forecasts / np.maximum(self.rate, 1e-6), axis=1)
+        best = int(cost.argmin())
+        return Forecast(float(now[best] * found[best]), EXPERTS[best], float(found[best]), judged)
 
     def widened(self, quantile: float, horizon_seconds: float) -> float | None:
         """The `quantile` of the highest rate within a horizon that no forecast was made for, from the latest rate.
@@ -105,7 +115,7 @@ class Demand:
         """
         if len(self.at) < 2:
             return None
-        step = max(STEP_SECONDS, float(np.median(np.diff(self.at))))
+        step = _step_seconds(self.at)
         width = max(1, round(horizon_seconds / step))
         if len(self.rate) < 2 * width + 1:
             return None
@@ -125,29 +135,52 @@ class Forecast:
     judged: int
 
 
+def _quantiles(ratios: Array, judged: int, rank: float) -> Array:
+    """Of each row's finite values, of which there are so many; between two of them in proportion, as np.quantile."""
+    place = rank * (judged - 1)
+    low = min(int(place), judged - 1)
+    high = min(low + 1, judged - 1)
+    ordered = np.partition(ratios, (low, high), axis=1)  # infinite ones come last, then NaN
+    below, above, part = ordered[:, low], ordered[:, high], place - low
+    return below + (above - below) * part if part < 0.5 else above - (above - below) * (1.0 - part)
+
+
 def _experts(at: Array, rates: Array, level: float, trend: float, horizon: float) -> Array:
-    """Each expert's forecast at the newest time."""
-    now, rate = at[-1], float(rates[-1])
-    highest = [float(rates[np.searchsorted(at, now - span - 1e-6) :].max()) for span in _HIGHEST_OF_SECONDS]
+    """Each expert's forecast at the newest time: (experts, 1)."""
+    rate = float(rates[-1])
+    begins = at.searchsorted(at[-1] - _HIGHEST_OF).tolist()
+    longest = rates[begins[-1] :].tolist()
+    highest = [max(longest[begin - begins[-1] :]) for begin in begins]
     steps = int(horizon / _PER_SECONDS) + 1
     jump = trend * _DAMPING * (1 - _DAMPING**steps) / (1 - _DAMPING)
     ahead = math.exp(level + min(max(jump, _LEAST_JUMP), _MOST_JUMP))
-    return np.maximum(np.array([rate, *highest, max(rate, ahead)]), 1e-6)
+    return np.array([[max(found, 1e-6)] for found in (rate, *highest, max(rate, ahead))])
+
+
+def _step_seconds(at: Array) -> float:
+    """The median time between two points."""
+    if len(at) < 2:
+        return STEP_SECONDS
+    steps, middle = at[1:] - at[:-1], (len(at) - 1) // 2
+    if len(steps) % 2:
+        return max(STEP_SECONDS, float(np.partition(steps, middle)[middle]))
+    steps = np.partition(steps, (middle - 1, middle))
+    return max(STEP_SECONDS, float(steps[middle - 1] + steps[middle]) / 2.0)
 
 
 def _judge(at: Array, rates: Array, forecasts: Array, ratios: Array, horizon: float) -> None:
     """Fill in the ratios of the forecasts whose horizon is over. `ratios` is this call's own copy."""
-    over = int(np.searchsorted(at, at[-1] - horizon + 1e-6))
-    expected = (
-        _OBSERVED_SHARE * horizon / max(STEP_SECONDS, float(np.median(np.diff(at))) if len(at) > 1 else 1.0)
-    )
+    over = int(at.searchsorted(at[-1] - horizon + 1e-6))
+    if not over or not math.isnan(ratios[0, over - 1]):
+        return
+    expected = _OBSERVED_SHARE * horizon / _step_seconds(at)
     for index in range(over - 1, -1, -1):
-        if not np.isnan(ratios[0, index]):
+        if not math.isnan(ratios[0, index]):
             break
-        last = int(np.searchsorted(at, at[index] + horizon + 1e-6))
+        last = int(at.searchsorted(at[index] + horizon + 1e-6))
         seen = rates[index + 1 : last]
         if len(seen) < max(1.0, expected):
             ratios[:, index] = _NEVER
             continue
         found = seen.max() / forecasts[:, index]
-        ratios[:, index] = _NEVER if found[0] > _FROM_NOTHING else found
+        ratios[:, index] = found if 0.0 < found[0] <= _FROM_NOTHING else _NEVER

@@ -39,12 +39,26 @@ class Conditions:
     others_serve: bool  # another role keeps at least one worker
 
 
-def remember(memory: RoleMemory, need: int | None, now: float, confirm_seconds: float) -> RoleMemory:
-    """The memory with this tick's need, for the confirmation of a later scale-down."""
-    if need is None:
-        return memory
-    kept = (item for item in memory.needs if now - item[0] <= confirm_seconds)
-    return replace(memory, needs=(*kept, (now, need))[-_MOST_NEEDS:])
+def remember(
+    memory: RoleMemory, pool: Pool, need: int | None, now: float, confirm_seconds: float
+) -> RoleMemory:
+    """The memory with this tick's need, for the confirmation of a later scale-down, and with what became of the pool.
+
+    A pool that someone else has set is left alone for the time of a confirmation.
+    """
+    needs = memory.needs
+    if need is not None:
+        kept = [item for item in needs if now - item[0] <= confirm_seconds]
+        needs = (*kept, (now, need))[-_MOST_NEEDS:]
+    shrunk = memory.current is not None and pool.replicas < memory.current
+    by_hand = set_by_hand(memory, pool)
+    return replace(
+        memory,
+        needs=needs,
+        shrunk_at_seconds=now if shrunk else memory.shrunk_at_seconds,
+        manual_until_seconds=now + confirm_seconds if by_hand else memory.manual_until_seconds,
+        quiet_since_seconds=now if by_hand else memory.quiet_since_seconds,
+    )
 
 
 def set_by_hand(memory: RoleMemory, pool: Pool) -> bool:

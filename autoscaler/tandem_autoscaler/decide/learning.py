@@ -6,9 +6,11 @@ from dataclasses import replace
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
-from tandem_autoscaler.model.prefill import ENOUGH_REQUESTS, service_seconds
+from tandem_autoscaler.model.decode import DecodeModel
+from tandem_autoscaler.model.prefill import ENOUGH_REQUESTS, PrefillModel, service_seconds
 from tandem_autoscaler.model.prompt_lengths import lengths, mean_tokens
 from tandem_autoscaler.model.queueing import POOLED_POLICIES, moments
+from tandem_autoscaler.model.samples import Samples
 from tandem_autoscaler.signals.histogram import Histogram
 from tandem_autoscaler.signals.track import Step
 
@@ -22,21 +24,25 @@ def learn(
     ai-dynamo/dynamo#12430), unless nothing is known yet: then they are all there is. While prefill is held up
     by a full decode its times are not its own, so it learns nothing either.
     """
-    now = state.history.now_seconds
-    young = {
-        pod.uid
-        for pod in service.pods
-        if pod.ready_since_seconds is None or wall_seconds - pod.ready_since_seconds < settings.young_seconds
-    }
+    young = frozenset(
+        [
+            pod.uid
+            for pod in service.pods
+            if pod.ready_since_seconds is None
+            or wall_seconds - pod.ready_since_seconds < settings.young_seconds
+        ]
+    )
+    prefill = state.prefill
     if not decode_bound:
-        busy = _prefill_from_busy_time(state, service, frozenset(young), settings)
-        state = busy if busy is not None else _learn_prefill(state, service, young, now)
-    return _learn_decode(state, service, young, now)
+        busy = _prefill_from_busy_time(state, service, young, settings)
+        prefill = busy if busy is not None else _learn_prefill(state, service, young)
+    decode, decode_ttft = _learn_decode(state, service, young)
+    return replace(state, prefill=prefill, decode=decode, decode_ttft=decode_ttft)
 
 
 def _prefill_from_busy_time(
     state: ServiceState, service: Service, young: frozenset[str], settings: Settings
-) -> ServiceState | None:
+) -> PrefillModel | None:
     """By the utilisation law: whatever the order of service, busy time over prompts done is the mean service time.
 
     Over a minute of the whole role, because one long prompt may take longer than a tick. None where the gate does not
@@ -49,25 +55,27 @@ def _prefill_from_busy_time(
     if busy is None or first is None:
         return None
     new = sum(
-        found.count
-        for track, step in state.history.steps(role)
-        if track.uid not in young and (found := step.histograms.get("gate_ttft")) is not None
+        [
+            found.count
+            for track, step in state.history.steps(role)
+            if track.uid not in young and (found := step.histograms.get("gate_ttft")) is not None
+        ]
     )
     tokens = _computed_tokens(minute.counters, minute.histograms, first.count, state)
     if new <= 0 or tokens is None:
-        return state
+        return model
     work = _mean_work(minute.histograms, tokens, first.count * minute.seconds, state)
     sample = model.sample(seconds=busy / first.count, work=work, requests=new)
-    return replace(state, prefill=model.learn(state.history.now_seconds, [sample] if sample else []))
+    return model.learn(state.history.now_seconds, [sample] if sample else [])
 
 
-def _learn_prefill(state: ServiceState, service: Service, young: set[str], now: float) -> ServiceState:
+def _learn_prefill(state: ServiceState, service: Service, young: frozenset[str]) -> PrefillModel:
     model = state.prefill
     prompts = state.computed_lengths
     scv = moments(model.distribution(prompts)).scv if prompts else 0.0
     settled_already = model.requests >= ENOUGH_REQUESTS
     # Where the router deals blindly, each worker is a queue of its own.
-    workers = sum(pod.ready for pod in service.workers(prefill_role(service)))
+    workers = sum([pod.ready for pod in service.workers(prefill_role(service))])
     workers = max(1, workers) if service.router_policy in POOLED_POLICIES else 1
     found = []
     for track, step in state.history.steps(prefill_role(service)):
@@ -83,7 +91,7 @@ def _learn_prefill(state: ServiceState, service: Service, young: set[str], now: 
         seconds = service_seconds(sojourn, requests / step.seconds, scv, workers=workers)
         work = _mean_work(step.histograms, tokens, requests, state)
         found.append(model.sample(seconds=seconds, work=work, requests=requests))
-    return replace(state, prefill=model.learn(now, [sample for sample in found if sample is not None]))
+    return model.learn(state.history.now_seconds, [sample for sample in found if sample is not None])
 
 
 def _sojourn(step: Step) -> tuple[float, float] | None:
@@ -111,7 +119,7 @@ def _mean_work(
     seen = lengths(histograms.get("gate_prompt_tokens"))
     if seen is not None:
         share = tokens / mean_tokens(seen)
-        return sum(model.work(n * share) * part for n, part in seen)
+        return sum([model.work(n * share) * part for n, part in seen])
     prompts = state.computed_lengths
     variance = moments(prompts).scv * mean_tokens(prompts) ** 2 if prompts else 0.0
     return model.work(tokens) + model.prior.curvature * variance * max(0.0, 1.0 - 1.0 / max(requests, 1.0))
@@ -130,7 +138,11 @@ def _computed_tokens(
     return prompts.mean * (1.0 - state.hit_share) if prompts is not None and prompts.mean else None
 
 
-def _learn_decode(state: ServiceState, service: Service, young: set[str], now: float) -> ServiceState:
+def _learn_decode(
+    state: ServiceState, service: Service, young: frozenset[str]
+) -> tuple[DecodeModel, Samples]:
+    """The model, and the times that first tokens took in decode workers."""
+    now = state.history.now_seconds
     model, ttft = state.decode.at_context(*context(state)), state.decode_ttft
     settled_already = len(model.samples) >= 8
     found = []
@@ -145,8 +157,7 @@ def _learn_decode(state: ServiceState, service: Service, young: set[str], now: f
         if measured is not None:
             seconds, batch, tokens = measured
             found.append(model.sample(batch=batch, seconds=seconds, tokens=tokens))
-    model = model.learn(now, [sample for sample in found if sample is not None])
-    return replace(state, decode=model, decode_ttft=ttft)
+    return model.learn(now, [sample for sample in found if sample is not None]), ttft
 
 
 def context(state: ServiceState) -> tuple[float, float]:

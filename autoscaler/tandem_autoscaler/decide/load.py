@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from tandem_api import names
 from tandem_autoscaler.decide.ahead import Ahead, look_ahead
 from tandem_autoscaler.decide.burstiness import Burstiness
+from tandem_autoscaler.decide.demand import Demand
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
-from tandem_autoscaler.model.prompt_lengths import Lengths, lengths, mean_tokens
+from tandem_autoscaler.model.prefill import PrefillModel
+from tandem_autoscaler.model.prompt_lengths import Lengths, lengths, mean_tokens, shortened
 from tandem_autoscaler.signals.window import History, Rates
 
 # Fewer prompts than these tell nothing of a shift.
@@ -100,34 +102,26 @@ def measure(
     routed = router.rate("router_requests_total")
     if routed is not None and arrivals is None and service.routers:
         mean = arrivals = routed + (router.rate("router_unserved_total") or 0.0)
-    if news:
-        state = replace(state, burstiness=_with_tick(state, prefill))
-
-    found = _present_lengths((short, minute), five)
+    now = history.now_seconds
+    found, hit_share = _present_lengths((short, minute), five) or state.lengths, state.hit_share
     total, computed = five.rate("prompt_tokens_total"), five.rate("prompt_tokens_computed_total")
-    if found is not None:
-        state = replace(state, lengths=found)
     if total and computed is not None:
-        state = replace(state, hit_share=min(0.98, max(0.0, 1.0 - computed / total)))
-
-    state, tokens = _tokens(state, decode, arrivals, settings)
-    work, outputs = _work_each(state), state.output_tokens
-    if mean is not None:
-        now = history.now_seconds
-        if work:
-            state = replace(
-                state, prefill_demand=state.prefill_demand.observed(now, mean * work, horizon_seconds)
-            )
-        if outputs:
-            state = replace(
-                state, decode_demand=state.decode_demand.observed(now, mean * outputs, horizon_seconds)
-            )
+        hit_share = min(0.98, max(0.0, 1.0 - computed / total))
+    outputs, tokens = _tokens(history, decode, arrivals, state.output_tokens, settings)
+    work = _work_each(state.prefill, found, hit_share)
+    state = replace(
+        state,
+        burstiness=_with_tick(state, prefill) if news else state.burstiness,
+        lengths=found,
+        hit_share=hit_share,
+        output_tokens=outputs,
+        prefill_demand=_observed(state.prefill_demand, now, mean, work, horizon_seconds),
+        decode_demand=_observed(state.decode_demand, now, mean, outputs, horizon_seconds),
+    )
     scv = state.burstiness.arrival_scv(settings.most_arrival_scv)
     chance = settings.chance_sigmas * math.sqrt(scv / max((arrivals or 0.0) * settings.window_seconds, 1.0))
     prefill_ahead, decode_ahead = (
-        look_ahead(
-            demand, each, service, arrivals, history.now_seconds, horizon_seconds, settings, chance=chance
-        )
+        look_ahead(demand, each, service, arrivals, now, horizon_seconds, settings, chance=chance)
         for demand, each in ((state.prefill_demand, work), (state.decode_demand, outputs))
     )
     d_short = history.rates(decode, settings.short_window_seconds)
@@ -159,10 +153,18 @@ def measure(
     return state, load
 
 
-def _work_each(state: ServiceState) -> float | None:
+def _work_each(model: PrefillModel, found: Lengths | None, hit_share: float) -> float | None:
     """Work of a mean prompt, in tokens as if each cost the same; None while no length is known."""
-    prompts = state.computed_lengths
-    return sum(state.prefill.work(tokens) * share for tokens, share in prompts) if prompts else None
+    if not found:
+        return None
+    return sum([model.work(tokens) * share for tokens, share in shortened(found, 1.0 - hit_share)])
+
+
+def _observed(
+    demand: Demand, now: float, arrivals: float | None, each: float | None, horizon_seconds: float
+) -> Demand:
+    """With the present demand, as far as it is known."""
+    return demand.observed(now, arrivals * each, horizon_seconds) if arrivals is not None and each else demand
 
 
 def _with_tick(state: ServiceState, prefill: str) -> Burstiness:
@@ -185,16 +187,14 @@ def _present_lengths(recent: Sequence[Rates], long: Rates) -> Lengths | None:
     if found is None:
         return None
     mean = mean_tokens(found)
-    variance = sum(share * (tokens - mean) ** 2 for tokens, share in found)
+    variance = sum([share * (tokens - mean) ** 2 for tokens, share in found])
     for window in recent:
         histogram = window.histogram("gate_prompt_tokens", "prompt_tokens")
-        present = lengths(histogram)
-        if histogram is None or present is None:
+        requests = histogram.count * window.seconds if histogram is not None else 0.0
+        if requests < _ENOUGH_REQUESTS:
             continue
-        requests = histogram.count * window.seconds
-        if requests >= _ENOUGH_REQUESTS and abs(mean_tokens(present) - mean) > 3.0 * math.sqrt(
-            variance / requests
-        ):
+        present = lengths(histogram)
+        if present is not None and abs(mean_tokens(present) - mean) > 3.0 * math.sqrt(variance / requests):
             return present
     return found
 
@@ -229,9 +229,9 @@ def _in_prefill(state: ServiceState, service: Service, prefill: str) -> float | 
 
 
 def _tokens(
-    state: ServiceState, decode: str, arrivals: float | None, settings: Settings
-) -> tuple[ServiceState, float | None]:
-    """Output tokens per second that the arrivals ask for: arrivals times mean output length.
+    history: History, decode: str, arrivals: float | None, known: float | None, settings: Settings
+) -> tuple[float | None, float | None]:
+    """(mean output length, `known` until now; output tokens per second that the arrivals ask for: both multiplied).
 
     The length of finished requests is biased to short ones after a shift to longer outputs, so it is tokens produced
     per request finished within the minute (exposure), held within 0.7 to 4 times the finished ones' mean; the last
@@ -239,21 +239,20 @@ def _tokens(
     for in any case. Otherwise production is not looked at: it rises while a backlog of prompts is worked off, and
     that is no lasting demand.
     """
-    minute = state.history.rates(decode, settings.window_seconds)
-    short = state.history.rates(decode, settings.short_window_seconds)
+    minute = history.rates(decode, settings.window_seconds)
+    short = history.rates(decode, settings.short_window_seconds)
     produced, finished = minute.rate("output_tokens_total"), minute.rate("finished_total")
     if produced is None:
-        return state, None
+        return known, None
     if finished and finished * minute.seconds >= 1:
-        ratio = produced / finished
-        ended = state.history.rates(decode, settings.long_window_seconds).histogram("output_tokens")
+        known = produced / finished
+        ended = history.rates(decode, settings.long_window_seconds).histogram("output_tokens")
         if ended is not None and ended.mean:
-            ratio = min(4.0 * ended.mean, max(0.7 * ended.mean, ratio))
-        state = replace(state, output_tokens=ratio)
-    asked = (arrivals or 0.0) * (state.output_tokens or 0.0)
+            known = min(4.0 * ended.mean, max(0.7 * ended.mean, known))
+    asked = (arrivals or 0.0) * (known or 0.0)
     now, ended_now = short.rate("output_tokens_total") or 0.0, short.rate("finished_total") or 0.0
     if ended_now * short.seconds < 3.0:
-        return state, max(asked, now)
-    if state.output_tokens and now / ended_now > 1.5 * state.output_tokens:
-        return state, (arrivals or 0.0) * min(now / ended_now, 4.0 * state.output_tokens)
-    return state, asked
+        return known, max(asked, now)
+    if known and now / ended_now > 1.5 * known:
+        return known, (arrivals or 0.0) * min(now / ended_now, 4.0 * known)
+    return known, asked

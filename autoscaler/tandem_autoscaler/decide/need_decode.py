@@ -27,12 +27,11 @@ def mean_batch(tokens_per_second: float, model: DecodeModel) -> tuple[float, flo
     b (1 + b) for one that only shares its time (d0 = 0, an M/G/1 processor-sharing queue). Both infinite when the
     worker cannot produce so many. Contexts of different length add to it (`DecodeModel.spread`).
     """
-    free = 1.0 - tokens_per_second * model.seconds_per_sequence_now
+    base, each = model.line_now
+    free = 1.0 - tokens_per_second * each
     if free <= 0:
         return math.inf, math.inf
-    batch = tokens_per_second * model.base_seconds_now / free
-    if model.base_seconds_now == 0:
-        batch = (1.0 - free) / free
+    batch = tokens_per_second * base / free if base else (1.0 - free) / free
     return batch, model.spread * math.sqrt(batch / free)
 
 
@@ -147,7 +146,7 @@ def need_decode(
     rule = "keeps" if workers == 1 else "keep"
     because = (
         f"{now:.3g} tokens/s at {format_seconds(model.seconds(1.0))} per token alone and "
-        f"{format_seconds(model.seconds_per_sequence_now)} more per further sequence; "
+        f"{format_seconds(model.line_now[1])} more per further sequence; "
         f"{load.decode_ahead.because}: {workers} {rule} batches within {batch:.1f} (mean {mean:.1f}), "
         f"where TPOT p{targets.quantile * 100:g} stays below {tpot}"
     )

@@ -132,22 +132,19 @@ def _burning(
     since = memory.grew_at_seconds if memory.grew_at_seconds is not None else state.history.began_at_seconds
     if now - since < settings.window_seconds + 5.0:
         return None
+    minute = 0.0
     # Over five minutes and one minute, and still in the last 20 s: not for misses that are over.
-    rates = [
-        burn(
+    for window, least, fast in (
+        (settings.long_window_seconds, LEAST_REQUESTS, FAST_BURN_FIVE_MINUTES),
+        (settings.short_window_seconds, 3.0, FAST_BURN_MINUTE),
+        (settings.window_seconds, LEAST_REQUESTS, FAST_BURN_MINUTE),
+    ):
+        rate = burn(
             state.history, role, signals, target_seconds, targets.allowance, window, certain=True, least=least
         )
-        for window, least in (
-            (settings.long_window_seconds, LEAST_REQUESTS),
-            (settings.window_seconds, LEAST_REQUESTS),
-            (settings.short_window_seconds, 3.0),
-        )
-    ]
-    five, minute, latest = rates
-    if five is None or minute is None or latest is None:
-        return None
-    if five < FAST_BURN_FIVE_MINUTES or min(minute, latest) < FAST_BURN_MINUTE:
-        return None
+        if rate is None or rate < fast:
+            return None
+        minute = rate
     workers = min(math.ceil(1.25 * counts.ready), 2 * max(need.workers, 1))
     if workers <= need.workers:
         return None

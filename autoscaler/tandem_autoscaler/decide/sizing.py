@@ -12,7 +12,8 @@ from tandem_api.reasons import Condition
 from tandem_autoscaler.decide import budget as gpu_budget
 from tandem_autoscaler.decide.attainment import of_users
 from tandem_autoscaler.decide.decision import Decision, Outcome, Quality, Verdict, Why
-from tandem_autoscaler.decide.gate import Conditions, Gated, gate, remember, set_by_hand
+from tandem_autoscaler.decide.flip import with_flip
+from tandem_autoscaler.decide.gate import Conditions, Gated, gate, remember
 from tandem_autoscaler.decide.learning import learn
 from tandem_autoscaler.decide.load import Load, measure
 from tandem_autoscaler.decide.need_prefill import cold_start_seconds
@@ -24,6 +25,7 @@ from tandem_autoscaler.decide.verdicts import not_sizing, scaling_active, scalin
 from tandem_autoscaler.decide.wish import Wish, scaled_up_for_silent, wishes
 from tandem_autoscaler.fleet.service import Pool, Service, decode_role
 from tandem_autoscaler.signals.source import Snapshot
+from tandem_autoscaler.signals.window import History
 
 
 def decide(
@@ -46,9 +48,9 @@ def decide(
     if now < state.history.now_seconds:
         now = state.history.now_seconds
         snapshot = replace(snapshot, taken_at_seconds=now)
-    state = replace(state, history=state.history.advance(service, snapshot))
-    counts = {role: count(service, role, snapshot, state.history) for role in service.pools}
-    state = _look(state, service, counts, now, settings)
+    history = state.history.advance(service, snapshot)
+    counts = {role: count(service, role, snapshot, history) for role in service.pools}
+    state = _look(state, history, service, counts, settings)
     targets = service.targets
     ttft, tpot = (
         of_users(state.history, service, targets, settings.window_seconds) if targets else (None, None)
@@ -64,53 +66,52 @@ def decide(
     full = of_decode is not None and decode_is_full(service, load, of_decode, settings)
     if news:
         state = learn(state, service, settings, wall, decode_bound=full and service.disaggregated)
-    if not load.idle or any(c.starting > c.stuck for c in counts.values()):
-        state = replace(state, active_at_seconds=now)
+    active = not load.idle or any([c.starting > c.stuck for c in counts.values()])
+    active_at = now if active else state.active_at_seconds
 
     qualities = {r: quality(counts[r], state.memory(r), now, settings) for r in service.pools}
     wished, needs = wishes(state, service, targets, load, counts, full, cold, settings)
-    hopeless = max((n.infeasible_share for n in needs.values() if n is not None), default=0.0)
+    known = [need for need in needs.values() if need is not None]
+    hopeless = max([need.infeasible_share for need in known], default=0.0)
     burning = (burns(state, service, targets, settings, hopeless) or 0.0) >= 1.0
     fresh = all(
         qualities[r] in (Quality.FRESH, Quality.EMPTY)
         and (counts[r].ready == 0 or state.memory(r).fresh_ticks >= 2)
         for r in service.pools
     )
+    sighted = _sighted(history, service, counts, settings)
     decisions: dict[str, Decision] = {}
+    memories: dict[str, RoleMemory] = {}
     for role, pool in service.pools.items():
-        wish, memory = wished[role], state.memory(role)
-        if memory.current is not None and pool.replicas < memory.current:
-            memory = replace(memory, shrunk_at_seconds=now)
-        if set_by_hand(memory, pool):
-            memory = replace(
-                memory, manual_until_seconds=now + service.confirm_seconds, quiet_since_seconds=now
-            )
-        memory = remember(memory, _kept(wish), now, service.confirm_seconds)
+        wish = wished[role]
+        memory = remember(state.memory(role), pool, _kept(wish), now, service.confirm_seconds)
         others = [p for r, p in service.pools.items() if r != role]
         at = Conditions(
             now_seconds=now, quality=qualities[role], all_fresh=fresh, known=wish.known, burning=burning,
-            idle=load.idle, idle_for_seconds=now - state.active_at_seconds,
+            idle=load.idle, idle_for_seconds=now - active_at,
             idle_limit_seconds=max(settings.idle_seconds, 3 * cold), confirm_seconds=service.confirm_seconds,
-            sighted_for_seconds=_sighted(state, service, counts, settings), keep=wish.keep,
-            others_serve=any(p.minimum >= 1 or p.replicas > 1 for p in others),
+            sighted_for_seconds=sighted, keep=wish.keep,
+            others_serve=any([p.minimum >= 1 or p.replicas > 1 for p in others]),
         )  # fmt: skip
         wish = scaled_up_for_silent(wish, pool, counts[role])
         gated = gate(wish.workers, pool, counts[role], memory, at, settings)
         numbers = {**wish.numbers, COLD_START: cold}
         decisions[role] = _decision(role, pool, wish, gated, numbers)
-        state = state.with_memory(role, memory)
+        memories[role] = memory
+    decisions = with_flip(decisions, service, wished, counts, sighted=fresh)
     decisions = _from_zero(decisions, service, load)
     decisions = _together(decisions, service)
     decisions, over_budget = _within_budget(decisions, service)
-    for role, decision in decisions.items():
-        state = _noted(state, role, decision)
+    noted = {
+        role: replace(memories[role], current=decision.current, target=decision.target)
+        for role, decision in decisions.items()
+    }
+    state = replace(state, active_at_seconds=active_at, roles={**state.roles, **noted})
     wanted = {role: wish.workers for role, wish in wished.items()}
     conditions: dict[str, Verdict] = {
         Condition.SCALING_ACTIVE: scaling_active(service, snapshot, counts, qualities, state.unmatched_ticks),
         Condition.SCALING_LIMITED: scaling_limited(service, wanted, over_budget),
-        Condition.SLO_MET: slo_met(
-            targets, (ttft, tpot), load.idle, [n for n in needs.values() if n is not None]
-        ),
+        Condition.SLO_MET: slo_met(targets, (ttft, tpot), load.idle, known),
     }
     return state, Outcome(decisions, ttft, tpot, conditions)
 
@@ -118,33 +119,38 @@ def decide(
 # --- looking ----------------------------------------------------------------------------------------------
 def _look(
     state: ServiceState,
+    history: History,
     service: Service,
     counts: dict[str, RoleCount],
-    now: float,
     settings: Settings,
 ) -> ServiceState:
-    """Cold starts, how long each role has been heard, and ticks without any series that we know."""
+    """The newest history, cold starts, how long each role has been heard, and ticks without any series we know."""
     cold = {}
     for pod in service.pods:
         if pod.uid in state.cold_starts:
             cold[pod.uid] = state.cold_starts[pod.uid]
         elif pod.ready_since_seconds is not None:
             cold[pod.uid] = max(0.0, pod.ready_since_seconds - pod.created_at_seconds)
-    heard = any(c.heard for c in counts.values())
-    unmatched = any(c.unmatched for c in counts.values()) and not heard
-    state = replace(state, cold_starts=cold, unmatched_ticks=state.unmatched_ticks + 1 if unmatched else 0)
+    heard = any([c.heard for c in counts.values()])
+    unmatched = not heard and any([c.unmatched for c in counts.values()])
+    roles = dict(state.roles)
     for role, counted in counts.items():
-        memory = state.memory(role)
+        memory, now = state.memory(role), history.now_seconds
         good = counted.ready > 0 and counted.coverage >= settings.coverage
-        memory = replace(
+        roles[role] = replace(
             memory,
             fresh_ticks=memory.fresh_ticks + 1 if good else 0,
             heard_at_seconds=now if good else memory.heard_at_seconds,
             ready=counted.ready,
             grew_at_seconds=now if counted.ready > memory.ready else memory.grew_at_seconds,
         )
-        state = state.with_memory(role, memory)
-    return state
+    return replace(
+        state,
+        history=history,
+        cold_starts=cold,
+        unmatched_ticks=state.unmatched_ticks + 1 if unmatched else 0,
+        roles=roles,
+    )
 
 
 def _kept(wish: Wish) -> int | None:
@@ -152,18 +158,10 @@ def _kept(wish: Wish) -> int | None:
     return None if wish.workers is None else max(wish.workers, wish.keep)
 
 
-def _sighted(
-    state: ServiceState, service: Service, counts: dict[str, RoleCount], settings: Settings
-) -> float:
+def _sighted(history: History, service: Service, counts: dict[str, RoleCount], settings: Settings) -> float:
     """Seconds of the last window that the measurements of every role with ready workers truly cover."""
-    return min(
-        (
-            state.history.rates(role, settings.window_seconds).seconds
-            for role in service.pools
-            if counts[role].ready
-        ),
-        default=settings.window_seconds,
-    )
+    window = settings.window_seconds
+    return min([history.rates(r, window).seconds for r in service.pools if counts[r].ready], default=window)
 
 
 def _forget_decisions(state: ServiceState, service: Service, now: float) -> ServiceState:
@@ -259,8 +257,3 @@ def _within_budget(
         if allowed[role] < desired[role]
     ]
     return cut, f"gpuBudget {service.gpu_budget}: {', '.join(lost)}" if lost else None
-
-
-def _noted(state: ServiceState, role: str, decision: Decision) -> ServiceState:
-    memory: RoleMemory = state.memory(role)
-    return state.with_memory(role, replace(memory, current=decision.current, target=decision.target))

@@ -71,7 +71,8 @@ class ServiceState:
         return shortened(self.lengths, 1.0 - self.hit_share) if self.lengths else None
 
     def memory(self, role: str) -> RoleMemory:
-        return self.roles.get(role, RoleMemory(quiet_since_seconds=self.history.began_at_seconds))
+        found = self.roles.get(role)
+        return found if found is not None else RoleMemory(quiet_since_seconds=self.history.began_at_seconds)
 
     def with_memory(self, role: str, memory: RoleMemory) -> "ServiceState":
         return replace(self, roles={**self.roles, role: memory})

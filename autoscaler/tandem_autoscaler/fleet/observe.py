@@ -11,6 +11,7 @@ from tandem_api import names
 from tandem_api.durations import parse_seconds
 from tandem_api.inference_service import InferenceServiceSpec
 from tandem_api.kubernetes.cluster import Manifest
+from tandem_autoscaler.fleet.group import gather
 from tandem_autoscaler.fleet.service import Pod, Pool, Service, Targets
 
 _log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ def observe(
         if manifest["metadata"].get("deletionTimestamp"):
             continue
         try:
-            found.append(_service(manifest, replicas, by_service.get(key, [])))
+            found.append(_service(manifest, replicas, gather(by_service.get(key, []))))
         except (ValidationError, ValueError) as error:
             broken[key] = f"its spec cannot be understood: {_one_line(error)}"
     return found, broken
@@ -80,7 +81,8 @@ def observe_pod(manifest: Manifest) -> Pod | None:
     ready = conditions.get("Ready", {})
     is_ready = ready.get("status") == "True"
     component = labels.get(names.LABEL_COMPONENT)
-    role = names.COMPONENT_ROUTER if component == names.COMPONENT_ROUTER else labels.get(names.LABEL_ROLE, "")
+    without_role = (names.COMPONENT_ROUTER, names.COMPONENT_FOLLOWER)
+    role = component if component in without_role else labels.get(names.LABEL_ROLE, "")
     # A worker without the serving label has left the router; a pod that never had it has not joined yet,
     # which only matters once it is ready.
     left = component == names.COMPONENT_WORKER and labels.get(names.LABEL_SERVING) != "true" and is_ready
@@ -97,8 +99,10 @@ def observe_pod(manifest: Manifest) -> Pod | None:
         ready=is_ready and not draining,
         created_at_seconds=epoch_seconds(metadata.get("creationTimestamp")) or 0.0,
         ready_since_seconds=epoch_seconds(ready.get("lastTransitionTime")) if is_ready else None,
+        template=labels.get(names.LABEL_TEMPLATE_HASH, ""),
         draining=draining,
         stuck=not is_ready and _is_stuck(status, conditions),
+        group=labels.get(names.LABEL_GROUP, ""),
     )
 
 
@@ -126,7 +130,8 @@ def _service(manifest: Manifest, replicas: dict[tuple[str, str, str], int], pods
         if current is not None:
             override = wish.engine.max_sequences if wish.engine else None
             pools[role] = Pool(
-                role=role, replicas=current, minimum=wish.min_replicas, maximum=wish.max_replicas, gpus=wish.gpus,
+                role=role, replicas=current, minimum=wish.min_replicas, maximum=wish.max_replicas,
+                gpus=wish.total_gpus,
                 max_sequences=override if override is not None else spec.engine.max_sequences,
             )  # fmt: skip
     scaling = spec.autoscaling
@@ -151,8 +156,17 @@ def _service(manifest: Manifest, replicas: dict[tuple[str, str, str], int], pods
         cold_start_seconds=parse_seconds(scaling.cold_start) if scaling.cold_start else None,
         router_policy=spec.router.policy,
         late_demotion=spec.engine.late_demotion,
+        flips=_interchangeable(pods),
         status=manifest.get("status") or {},
     )
+
+
+def _interchangeable(pods: list[Pod]) -> bool:
+    """Has every prefill and decode worker the same template? Not while a rollout is under way."""
+    templates = {
+        role: {pod.template for pod in pods if pod.role == role} for role in (names.PREFILL, names.DECODE)
+    }
+    return len(templates[names.PREFILL]) == 1 and templates[names.PREFILL] == templates[names.DECODE] != {""}
 
 
 def _one_line(error: Exception) -> str:

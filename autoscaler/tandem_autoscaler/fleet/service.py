@@ -21,12 +21,14 @@ class Pod:
     name: str
     uid: str
     ip: str | None
-    role: str  # a role of names.ROLES, or names.COMPONENT_ROUTER
+    role: str  # of names.ROLES, or names.COMPONENT_ROUTER, or (until fleet/group.py) names.COMPONENT_FOLLOWER
     ready: bool
     created_at_seconds: float
     ready_since_seconds: float | None = None
+    template: str = ""  # what it was made from; workers of one template may change their role
     draining: bool = False  # has left the router, or is terminating: no capacity, but its GPUs are taken
     stuck: bool = False  # cannot start as things are: unschedulable, image not found, crash loop
+    group: str = ""  # name of the leader, where the worker runs on several nodes (fleet/group.py)
 
     @property
     def starting(self) -> bool:
@@ -41,7 +43,7 @@ class Pool:
     replicas: int
     minimum: int
     maximum: int
-    gpus: int = 1
+    gpus: int = 1  # of one worker, over all its nodes
     max_sequences: int | None = None
 
 
@@ -83,6 +85,9 @@ class Service:
     cold_start_seconds: float | None = None
     late_demotion: bool = False  # prompts that would be late yield to those that can still be on time
     router_policy: str = "power_of_two"
+    flips: bool = (
+        False  # prefill and decode workers are made from the same template, so one may become the other
+    )
     status: Mapping[str, object] = field(default_factory=dict)  # as the API server has it, for restarts
 
     @property

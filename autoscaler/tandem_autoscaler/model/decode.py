@@ -57,17 +57,12 @@ class DecodeModel:
         least, most = float(self.samples.first_x.min()), float(self.samples.first_x.max())
         return least <= 2.0 or most >= 2.0 * least
 
-    @property
-    def base_seconds_now(self) -> float:
-        return self._line()[0]
-
-    @property
-    def seconds_per_sequence_now(self) -> float:
-        return self._line()[1]
-
     def at_context(self, tokens: float, scv: float = 0.0) -> "DecodeModel":
         """The same model, asked about sequences of so many tokens."""
-        return replace(self, context_tokens=max(1.0, tokens), context_scv=max(0.0, scv))
+        tokens, scv = max(1.0, tokens), max(0.0, scv)
+        if (tokens, scv) == (self.context_tokens, self.context_scv):
+            return self
+        return replace(self, context_tokens=tokens, context_scv=scv)
 
     @property
     def spread(self) -> float:
@@ -90,14 +85,15 @@ class DecodeModel:
             context = self.seconds_per_sequence * self.prior.context_weight
         return self.base_seconds, self.seconds_per_sequence, context
 
-    def _line(self) -> tuple[float, float]:
+    @property
+    def line_now(self) -> tuple[float, float]:
         """(d0, cost of one more sequence at `context_tokens`)."""
         base, each, context = self._coefficients()
         return base, each + context * self.context_tokens
 
     def seconds(self, batch: float) -> float:
         """Time per token with `batch` sequences at once."""
-        base, slope = self._line()
+        base, slope = self.line_now
         return base + slope * batch
 
     def largest_batch(self, target_seconds: float, most: float) -> float:
@@ -105,7 +101,7 @@ class DecodeModel:
 
         A real number: whole ones would make the need jump with the noise of the fit.
         """
-        base, slope = self._line()
+        base, slope = self.line_now
         if slope <= 0:
             return most if base <= target_seconds else 0.0
         return min(most, (target_seconds - base) / slope)
@@ -123,10 +119,6 @@ class DecodeModel:
             return self
         samples = self.samples.plus(at_seconds, found, self._coefficients(), _MOST_WEIGHT)
         base, each, context = fit(samples, at_seconds, self._coefficients(), shape_weight=_SHAPE_WEIGHT)
-        return replace(
-            self,
-            base_seconds=base,
-            seconds_per_sequence=each,
-            seconds_per_context_token=context,
-            samples=samples,
-        )
+        return DecodeModel(
+            self.prior, self.context_tokens, self.context_scv, base, each, context, samples
+        )  # fmt: skip

@@ -6,6 +6,7 @@ whose proportions are believed and whose height is not. A sample far off counts 
 kernel compile or a page of swap moves nothing.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -41,21 +42,18 @@ class Sample:
 
 @dataclass(frozen=True)
 class Samples:
-    """The newest samples, oldest first: (n, 3 + k) of seconds, weight, y, x1..xk. Never written to."""
+    """The newest samples, oldest first: (4 + k, n) of seconds, weight, 1, x1..xk, y. Never written to."""
 
-    rows: Array = field(default_factory=lambda: np.empty((0, 0)))
+    columns: Array = field(default_factory=lambda: np.empty((4, 0)))
+    weight: float = 0.0  # of all
 
     def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def weight(self) -> float:
-        return float(self.rows[:, 1].sum()) if len(self.rows) else 0.0
+        return self.columns.shape[1]
 
     @property
     def first_x(self) -> Array:
         """(n,) of x1."""
-        return np.asarray(self.rows[:, 3])
+        return np.asarray(self.columns[3])
 
     def plus(
         self, at_seconds: float, samples: Sequence[Sample], line: Sequence[float], most_weight: float
@@ -68,11 +66,12 @@ class Samples:
         merged = _merged(samples, line)
         if not merged:
             return self
-        new = np.array([(at_seconds, min(s.weight, most_weight), s.y, *s.x) for s in merged])
-        if not len(self.rows):
-            return Samples(new)
-        first = int(np.searchsorted(self.rows[:, 0], at_seconds - KEEP_SECONDS))
-        return Samples(np.concatenate([self.rows[first:], new])[-KEPT:])
+        columns = np.array([(at_seconds, min(s.weight, most_weight), 1.0, *s.x, s.y) for s in merged]).T
+        if len(self):
+            first = int(self.columns[0].searchsorted(at_seconds - KEEP_SECONDS))
+            first = max(first, len(self) + len(merged) - KEPT)
+            columns = np.concatenate((self.columns[:, first:], columns), axis=1)
+        return Samples(columns, float(columns[1].sum()))
 
 
 def _merged(samples: Sequence[Sample], line: Sequence[float]) -> list[Sample]:
@@ -97,62 +96,85 @@ def _mean(samples: Sequence[Sample]) -> Sample:
 def fit(
     samples: Samples, now_seconds: float, shape: Sequence[float], *, shape_weight: float
 ) -> tuple[float, ...]:
-    """Coefficients c0, c1, ..., none negative. `shape_weight` is in the samples' own unit of weight.
+    """Coefficients c0, c1, ..., none negative and not all zero. `shape_weight` is in the samples' own unit of weight.
 
     Weighted least squares of relative residuals, drawn towards `shape` scaled to the samples (ridge). It starts from
     the shape at the samples' median height and lowers the weight of what lies off (Huber), three times over.
     """
-    rows = samples.rows
-    if not len(rows):
+    if not len(samples):
         return tuple(shape)
-    y = rows[:, 2]
-    parts = np.concatenate([np.ones((len(rows), 1)), rows[:, 3:]], axis=1)
-    aged = rows[:, 1] * 0.5 ** (np.maximum(0.0, now_seconds - rows[:, 0]) / _HALF_LIFE_SECONDS)
-    known = np.array(shape)
-    if not aged.sum() > 0:
+    at, weight, design = samples.columns[0], samples.columns[1], samples.columns[2:]
+    parts, y = design[:-1], design[-1]
+    aged = weight * np.exp2(np.maximum(now_seconds - at, 0.0) / -_HALF_LIFE_SECONDS)
+    total = float(aged.sum())
+    if not total > 0:
         return tuple(shape)
-    found = known * _median(y / np.maximum(parts @ known, 1e-12), aged)
-    count = float(aged.sum() / aged.max())
+    height = _median(y / (np.array(shape) @ parts), aged)
+    found = tuple([height * c for c in shape])
+    count = total / float(aged.max())
     for _ in range(_PASSES):
-        off = np.abs(y / np.maximum(parts @ found, 1e-12) - 1.0)
+        off = abs(y / (np.array(found) @ parts) - 1.0)
         usual = max(_median(off, aged), _LEAST_SPREAD)
-        weights = aged * np.minimum(1.0, 2.0 * usual / np.maximum(off, 1e-12))
+        weights = aged / np.maximum(off / (2.0 * usual), 1.0)
         # The noisier the samples, the firmer the shape, as in Bayes' rule. Few samples do not show their noise.
         noise = (_PRIOR_COUNT * _PRIOR_NOISE**2 + count * usual**2) / (_PRIOR_COUNT + count)
         firmness = max(1.0, noise / _USUAL_NOISE**2)
-        found = _least_squares(parts, y, weights, known, firmness * shape_weight, firmness * _SHAPE_SHARE)
-    return tuple(float(c) for c in found)
+        products = np.dot(design * weights, design.T).tolist()
+        found = _ridge(products, shape, firmness * shape_weight, firmness * _SHAPE_SHARE)
+    return found
 
 
 def _median(values: Array, weights: Array) -> float:
-    order = np.argsort(values, kind="stable")
-    running = np.cumsum(weights[order])
-    return float(values[order[np.searchsorted(running, running[-1] / 2)]])
+    order = values.argsort()
+    running = np.add.accumulate(weights[order])
+    return float(values[order[running.searchsorted(running[-1] / 2)]])
 
 
-def _least_squares(
-    parts: Array, y: Array, weights: Array, shape: Array, shape_weight: float, shape_share: float
-) -> Array:
-    total = float(weights.sum())
-    mean_y, means = float(weights @ y) / total, weights @ parts / total
-    at_middle = float(means @ shape)
-    if not (mean_y > 0 and np.isfinite(mean_y) and np.all(means > 0) and at_middle > 0):
-        return shape
-    # In units of the middle, so that the ridge means the same on every machine: coefficients are shares of y there.
-    relative = parts / means
-    believed = shape * means / at_middle
+def _ridge(
+    products: Sequence[Sequence[float]], shape: Sequence[float], shape_weight: float, shape_share: float
+) -> tuple[float, ...]:
+    """The coefficients from the weighted sums of products of (1, x1..xk, y) with each other.
+
+    So small a system is solved faster in plain numbers than in arrays.
+    """
+    total = products[0][0]
+    *means, mean_y = [part / total for part in products[0]]
+    shares = [c * mean for c, mean in zip(shape, means, strict=True)]
+    if not (0 < mean_y < math.inf and min(means) > 0 and sum(shares) > 0):
+        return tuple(shape)
+    # In units of the middle, so that the ridge means the same on every machine: c mean / mean_y is a share of y there.
     ridge = shape_weight + shape_share * total
-    free = np.ones(len(believed), bool)
-    found = np.zeros(len(believed))
-    while free.any():
-        inside = relative[:, free]
-        square = (inside.T * weights) @ inside + ridge * np.eye(int(free.sum()))
+    free = list(range(len(means)))
+    found = [0.0] * len(means)
+    while free:
         # What is held at zero is made up for by the others.
-        prior = believed[free] / believed[free].sum() if believed[free].sum() > 0 else believed[free]
-        solved = np.linalg.solve(square, (inside.T * weights) @ (y / mean_y) + ridge * prior)
-        found[:] = 0.0
-        found[free] = solved
-        if np.all(solved >= 0):
+        drawn = ridge * mean_y / (sum([shares[i] for i in free]) or 1.0)
+        rows = [
+            [*[products[i][j] for j in free], products[i][-1] + drawn * shares[i] * means[i]] for i in free
+        ]
+        for row, i in enumerate(free):
+            rows[row][row] += ridge * means[i] * means[i]
+        solved = _solved(rows)
+        if min(solved) >= 0:
+            for i, coefficient in zip(free, solved, strict=True):
+                found[i] = coefficient
             break
-        free &= found > 0
-    return found * mean_y / means
+        free = [i for i, coefficient in zip(free, solved, strict=True) if coefficient > 0]
+    return tuple(found) if any(found) else tuple(shape)
+
+
+def _solved(rows: list[list[float]]) -> list[float]:
+    """x of A x = b by elimination, given the rows of (A, b); it uses them up. Positive definite, A needs no pivots."""
+    size = len(rows)
+    for at in range(size):
+        pivot = rows[at]
+        for row in rows[at + 1 :]:
+            factor = row[at] / pivot[at]
+            for column in range(at + 1, size + 1):
+                row[column] -= factor * pivot[column]
+    found = [0.0] * size
+    for at in range(size - 1, -1, -1):
+        row = rows[at]
+        known = sum([row[column] * found[column] for column in range(at + 1, size)])
+        found[at] = (row[size] - known) / row[at]
+    return found

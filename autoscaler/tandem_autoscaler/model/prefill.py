@@ -23,6 +23,7 @@ FEWEST_REQUESTS = 5.0
 ENOUGH_REQUESTS = 8.0
 UNSURE_FACTOR = 1.15
 _MOST_WEIGHT = 20.0  # requests; one tick counts no more
+_EXACT = 1e-13  # relative
 # Weight of the prior's shape, in requests, against what the samples say.
 _SHAPE_WEIGHT = 3.0
 
@@ -97,11 +98,10 @@ class PrefillModel:
         if not found:
             return self
         samples = self.samples.plus(at_seconds, found, self._line(), _MOST_WEIGHT)
-        learnt = replace(self, samples=samples)
-        if self.remembered and learnt.requests < FEWEST_REQUESTS:
-            return learnt
+        if self.remembered and samples.weight < FEWEST_REQUESTS:
+            return replace(self, samples=samples)
         base, slope = fit(samples, at_seconds, self._line(), shape_weight=_SHAPE_WEIGHT)
-        return replace(learnt, base_seconds=base, seconds_per_token=slope, remembered=False)
+        return PrefillModel(self.prior, base, slope, samples)
 
 
 def service_seconds(
@@ -117,14 +117,26 @@ def service_seconds(
     if not (sojourn_seconds > 0 and per_second > 0) or sojourn_seconds == float("inf"):
         return None
     k = (1.0 + min(1.0, max(0.0, service_scv))) / 2.0
-    low, high = 0.0, min(sojourn_seconds, 1.0 / per_second)
+
+    def excess(seconds: float) -> float:
+        """(right-hand side - W) (1 - x S): without the pole, and of the same sign."""
+        waiting = erlang_c(workers, workers * per_second * seconds)
+        return (seconds - sojourn_seconds) * (1.0 - per_second * seconds) + waiting * seconds * k / workers
+
     # The right-hand side grows with S, from 0 to at least W or to infinity.
-    for _ in range(40):
-        middle = (low + high) / 2
-        free = 1.0 - per_second * middle
-        waiting = erlang_c(workers, workers * per_second * middle)
-        if free <= 0 or middle + waiting * middle * k / (workers * free) > sojourn_seconds:
-            high = middle
+    low, high = 0.0, min(sojourn_seconds, 1.0 / per_second)
+    below, above = -sojourn_seconds, excess(high)
+    # Regula falsi. Where one end stays, its value is lowered as the other's fell (Anderson, Bjorck 1973).
+    guess, side = high, 0
+    while above > 0.0:
+        before, guess = guess, (low * above - high * below) / (above - below)
+        found = excess(guess)
+        if found == 0.0 or abs(guess - before) <= _EXACT * guess:
+            break
+        if found > 0.0:
+            below *= (max(0.0, 1.0 - found / above) or 0.5) if side > 0 else 1.0
+            high, above, side = guess, found, 1
         else:
-            low = middle
-    return high
+            above *= (max(0.0, 1.0 - found / below) or 0.5) if side < 0 else 1.0
+            low, below, side = guess, found, -1
+    return guess

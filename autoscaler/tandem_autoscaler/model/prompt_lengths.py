@@ -16,26 +16,29 @@ def lengths(histogram: Histogram | None) -> Lengths | None:
     """
     if histogram is None or histogram.count <= 0 or histogram.mean is None:
         return None
-    mean = max(histogram.mean, 1.0)
-    filled = []
-    for index, (edge, count) in enumerate(zip(histogram.edges, histogram.counts, strict=True)):
-        if count > 0:
-            low = histogram.edges[index - 1] if index else 0.0
-            # Beyond the last edge nothing is known but that it is longer.
-            high = max(edge, mean) if math.isfinite(edge) else max(2 * low, 2 * mean)
-            filled.append((low, high, count / histogram.count))
+    mean, count, edges = max(histogram.mean, 1.0), histogram.count, histogram.edges
+    filled = [
+        (edges[index - 1] if index else 0.0, edges[index], inside / count)
+        for index, inside in enumerate(histogram.counts)
+        if inside > 0
+    ]
     if len(filled) == 1:
         return ((mean, 1.0),)
-    floor = sum(low * share for low, _, share in filled)
-    width = sum((high - low) * share for low, high, share in filled)
+    # Beyond the last edge nothing is known but that it is longer.
+    filled = [
+        (low, max(high, mean) if high < math.inf else max(2 * low, 2 * mean), share)
+        for low, high, share in filled
+    ]
+    floor = sum([low * share for low, _, share in filled])
+    width = sum([(high - low) * share for low, high, share in filled])
     place = min(1.0, max(0.0, (mean - floor) / width)) if width > 0 else 0.5
-    return tuple((max(1.0, low + place * (high - low)), share) for low, high, share in filled)
+    return tuple([(max(1.0, low + place * (high - low)), share) for low, high, share in filled])
 
 
 def shortened(found: Lengths, factor: float) -> Lengths:
     """All lengths times `factor`: what is left to compute after the prefix cache's hits."""
-    return tuple((max(1.0, tokens * factor), share) for tokens, share in found)
+    return tuple([(max(1.0, tokens * factor), share) for tokens, share in found])
 
 
 def mean_tokens(found: Lengths) -> float:
-    return sum(tokens * share for tokens, share in found)
+    return sum([tokens * share for tokens, share in found])

@@ -27,7 +27,11 @@ def erlang_c(servers: int, load: float) -> float:
     blocking = 1.0
     for n in range(1, servers + 1):
         blocking = load * blocking / (n + load * blocking)
-    utilisation = load / servers
+    return _waiting(blocking, load / servers)
+
+
+def _waiting(blocking: float, utilisation: float) -> float:
+    """Erlang's C from his B."""
     return min(1.0, blocking / (1.0 - utilisation * (1.0 - blocking)))
 
 
@@ -40,8 +44,8 @@ class Moments:
 
 
 def moments(distribution: Distribution) -> Moments:
-    mean = sum(seconds * share for seconds, share in distribution)
-    second = sum(seconds * seconds * share for seconds, share in distribution)
+    mean = sum([seconds * share for seconds, share in distribution])
+    second = sum([seconds * seconds * share for seconds, share in distribution])
     return Moments(mean, max(0.0, second / (mean * mean) - 1.0) if mean > 0 else 0.0)
 
 
@@ -54,33 +58,52 @@ def violation(
     `arrivals` per second over the whole pool. Not pooled: each worker is an M/G/1 queue of its own, fed by a
     share of the arrivals that is the more random the more workers there are.
     """
-    service = moments(distribution)
-    if arrivals <= 0 or service.mean_seconds <= 0:
-        return sum(share for seconds, share in distribution if seconds >= target_seconds)
-    return _late(servers, arrivals, distribution, service, target_seconds, arrival_scv, pooled)
+    queue = _Queue(arrivals, distribution, target_seconds, arrival_scv, pooled)
+    return queue.late(servers) if queue.load > 0 else queue.hopeless
 
 
-def _late(
-    servers: int, arrivals: float, distribution: Distribution, service: Moments, target_seconds: float,
-    arrival_scv: float, pooled: bool,
-) -> float:  # fmt: skip
-    """`violation` for some load, with the distribution's moments given: a sizing asks for many pools."""
-    load = arrivals * service.mean_seconds
-    if servers <= load:
-        return 1.0
-    utilisation = load / servers
-    if pooled:
-        waiting = erlang_c(servers, load)
-        scv, parallel = arrival_scv + service.scv, servers
-    else:
-        waiting = utilisation
-        scv, parallel = 1.0 + (arrival_scv - 1.0) / servers + service.scv, 1
-    rate = 2.0 * parallel * (1.0 - utilisation) / max(scv * service.mean_seconds, 1e-12)
-    late = 0.0
-    for seconds, share in distribution:
-        slack = target_seconds - seconds
-        late += share * (1.0 if slack <= 0 else waiting * math.exp(-rate * slack))
-    return min(1.0, late)
+class _Queue:
+    """`violation` for one load: a sizing asks for many pools, and each builds on what the smaller ones gave."""
+
+    def __init__(
+        self, arrivals: float, distribution: Distribution, target_seconds: float, arrival_scv: float, pooled: bool
+    ) -> None:  # fmt: skip
+        service = moments(distribution)
+        self.load = max(0.0, arrivals * service.mean_seconds)  # Erlang
+        self.hopeless = sum([share for seconds, share in distribution if seconds >= target_seconds])
+        self._service = service
+        self._in_time = [
+            (target_seconds - seconds, share) for seconds, share in distribution if seconds < target_seconds
+        ]
+        self._arrival_scv = arrival_scv
+        self._pooled = pooled
+        self._blocking = [1.0]  # Erlang's B, by servers
+        self._late: dict[int, float] = {}
+
+    def late(self, servers: int) -> float:
+        """Share of late prompts."""
+        found = self._late.get(servers)
+        if found is None:
+            found = self._late[servers] = self._found(servers)
+        return found
+
+    def _found(self, servers: int) -> float:
+        load, service = self.load, self._service
+        if servers <= load:
+            return 1.0
+        utilisation = load / servers
+        if self._pooled:
+            blocking = self._blocking
+            for n in range(len(blocking), servers + 1):
+                blocking.append(load * blocking[-1] / (n + load * blocking[-1]))
+            waiting = _waiting(blocking[servers], utilisation)
+            scv, parallel = self._arrival_scv + service.scv, servers
+        else:
+            waiting = utilisation
+            scv, parallel = 1.0 + (self._arrival_scv - 1.0) / servers + service.scv, 1
+        rate = 2.0 * parallel * (1.0 - utilisation) / max(scv * service.mean_seconds, 1e-12)
+        waits = sum([share * math.exp(-rate * slack) for slack, share in self._in_time])
+        return min(1.0, self.hopeless + waiting * waits)
 
 
 @dataclass(frozen=True)
@@ -109,34 +132,28 @@ def smallest_pool(
     Prompts that are late by themselves cannot be helped by workers: when they alone take half of the allowance,
     the rest is sized as if they were permitted, and `feasible` is False. Zero workers suffice for no arrivals.
     """
-    hopeless = sum(share for seconds, share in distribution if seconds >= target_seconds)
+    queue = _Queue(arrivals, distribution, target_seconds, arrival_scv, pooled)
+    load, hopeless = queue.load, queue.hopeless
     allowed, feasible = 0.8 * allowance if allowed is None else allowed, hopeless < allowance / 2
     if not feasible:
         allowed = hopeless + max(allowance / 2, allowed - allowance)
-    service = moments(distribution)
-    load = max(0.0, arrivals * service.mean_seconds)
     if load <= 0 or not math.isfinite(load):
         return Sizing(0, 0.0, hopeless, allowed, hopeless, feasible)
-
-    def late(servers: int) -> float:
-        return _late(servers, arrivals, distribution, service, target_seconds, arrival_scv, pooled)
-
     if load >= most:
         return Sizing(most, load, 1.0, allowed, hopeless, feasible)
     least = max(least, math.floor(load) + 1)
     if not feasible:
         least = max(least, math.ceil(load / UTILISATION_WHEN_INFEASIBLE))
     if allowed >= 1.0 or least >= most:
-        return Sizing(min(least, most), load, late(least), allowed, hopeless, feasible)
-    # P falls with c: double until it is low enough, then bisect.
-    high = least
-    while late(high) > allowed and high < most:
-        high = min(most, high * 2)
-    low = least
+        return Sizing(min(least, most), load, queue.late(least), allowed, hopeless, feasible)
+    # P falls with c. The answer is near the least: go up in strides that double until it is low enough, then bisect.
+    low = high = least
+    while queue.late(high) > allowed and high < most:
+        low, high = high + 1, min(most, 2 * high - least + 1)
     while low < high:
         middle = (low + high) // 2
-        if late(middle) <= allowed:
+        if queue.late(middle) <= allowed:
             high = middle
         else:
             low = middle + 1
-    return Sizing(high, load, late(high), allowed, hopeless, feasible)
+    return Sizing(high, load, queue.late(high), allowed, hopeless, feasible)

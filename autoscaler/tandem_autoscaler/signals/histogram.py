@@ -3,8 +3,7 @@
 import math
 import operator
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 # A bucket without width (`le="0"`) gets one, far below what a clock can tell.
 _LEAST_WIDTH = 1e-9
@@ -22,10 +21,11 @@ class Histogram:
     edges: tuple[float, ...]
     counts: tuple[float, ...]
     total: float
+    count: float = field(init=False, compare=False, repr=False)
 
-    @cached_property
-    def count(self) -> float:
-        return sum(self.counts)
+    def __post_init__(self) -> None:
+        # It is asked for by nearly everybody, and again and again.
+        object.__setattr__(self, "count", sum(self.counts))
 
     @property
     def mean(self) -> float | None:
@@ -141,38 +141,6 @@ class Tail:
     resolved: bool = True
 
 
-def sum_within(first: Histogram, second: Histogram, value: float) -> Share | None:
-    """Share of X + Y <= value, X and Y independent with these histograms; None without observations of either.
-
-    Under disaggregation the user's TTFT is the prefill worker's plus the decode worker's, and no one measures
-    the sum, so it is put together here. Bounds: each observation at its bucket's upper (lower share) or lower
-    edge (upper share); the estimate takes the values of a bucket to lie evenly in it.
-    """
-    xs, ys = _filled(first), _filled(second)
-    if not xs or not ys:
-        return None
-    lower = sum([p * q for _, high_x, p in xs for _, high_y, q in ys if high_x + high_y <= value])
-    # Buckets are open below: what lies in (low, high] exceeds low.
-    upper = sum([p * q for low_x, _, p in xs for low_y, _, q in ys if low_x + low_y < value])
-    in_first = first.counts[0] > 0 and second.counts[0] > 0
-    resolved = not (in_first and first.edges[0] + second.edges[0] > value)
-    return Share(lower, upper, _Sum(xs, ys).share_within(value), resolved)
-
-
-def sum_tail(first: Histogram, second: Histogram, quantile: float) -> float | None:
-    """The `quantile` of X + Y; None without observations.
-
-    Twice the highest edge where it lies in the buckets without an upper one.
-    """
-    xs, ys = _filled(first), _filled(second)
-    if not xs or not ys:
-        return None
-    found = _Sum(xs, ys).tail(quantile)
-    if found is not None:
-        return found
-    return 2.0 * max((edge for edge in (*first.edges, *second.edges) if not math.isinf(edge)), default=0.0)
-
-
 def _filled(histogram: Histogram) -> list[_Bucket]:
     """Buckets with observations."""
     edges, count = histogram.edges, histogram.count
@@ -183,21 +151,29 @@ def _filled(histogram: Histogram) -> list[_Bucket]:
     ]
 
 
-class _Sum:
-    """The distribution of X + Y, of the finite buckets: what lies in one without an upper edge is within nothing.
+class Sum:
+    """The distribution of X + Y, X and Y independent with these histograms.
+
+    Under disaggregation the user's TTFT is the prefill worker's plus the decode worker's, and no one measures
+    the sum, so it is put together here.
 
     With F the distribution of X and G its integral, a bucket (l, h] of Y with share q adds
-    q (G(v - l) - G(v - h)) / (h - l) to P(X + Y <= v): exact, and no dearer than Y has buckets.
+    q (G(v - l) - G(v - h)) / (h - l) to P(X + Y <= v): exact, and no dearer than Y has buckets. What lies in a bucket
+    without an upper edge is within nothing.
     """
 
-    def __init__(self, xs: list[_Bucket], ys: list[_Bucket]) -> None:
-        self._ys = [(low, max(high, low + _LEAST_WIDTH), q) for low, high, q in ys if not math.isinf(high)]
+    def __init__(self, first: Histogram, second: Histogram) -> None:
+        """Each has observations."""
+        self._first, self._second = first, second
+        self._ys = [
+            (low, max(high, low + _LEAST_WIDTH), q) for low, high, q in _filled(second) if high < math.inf
+        ]
         # From each of `_starts` on, up to the next: F at the start, its density, and G at the start.
         self._starts: list[float] = []
         self._pieces: list[tuple[float, float, float]] = []
         below = integral = end = 0.0
-        for low, high, p in xs:
-            if math.isinf(high):
+        for low, high, p in _filled(first):
+            if high == math.inf:
                 continue
             integral += below * (low - end)
             end = max(high, low + _LEAST_WIDTH)
@@ -208,8 +184,19 @@ class _Sum:
             below += p
             self._pieces.append((below, 0.0, integral))
 
+    @staticmethod
+    def of(first: Histogram, second: Histogram) -> "Sum | None":
+        """None without observations of either."""
+        return Sum(first, second) if first.count > 0 and second.count > 0 else None
+
+    def resolved(self, value: float) -> bool:
+        """False when `value` lies within the sum of the two first buckets: then nothing is known of what is below."""
+        first, second = self._first, self._second
+        both = first.counts[0] > 0 and second.counts[0] > 0
+        return not (both and first.edges[0] + second.edges[0] > value)
+
     def share_within(self, value: float) -> float:
-        """P(X + Y <= value)."""
+        """P(X + Y <= value), the values of a bucket taken to lie evenly in it."""
         return sum(
             [
                 q * (self._integral(value - low) - self._integral(value - high)) / (high - low)
@@ -217,24 +204,18 @@ class _Sum:
             ]
         )
 
-    def _integral(self, at: float) -> float:
-        index = bisect_right(self._starts, at) - 1
-        if index < 0:
-            return 0.0
-        below, density, integral = self._pieces[index]
-        beyond = at - self._starts[index]
-        return integral + beyond * (below + density * beyond / 2.0)
+    def tail(self, quantile: float) -> float:
+        """The value below which a share of `quantile` lies.
 
-    def tail(self, quantile: float) -> float | None:
-        """The value below which a share of `quantile` lies; None when it is among the unbounded ones.
-
-        Between two neighbouring sums of edges the distribution is a parabola, so three values of it tell it all.
+        Twice the highest edge where it lies in the buckets without an upper one. Between two neighbouring sums of edges
+        the distribution is a parabola, so three values of it tell it all.
         """
         edges_y = {edge for low, high, _ in self._ys for edge in (low, high)}
         knots = sorted({x + y for x in self._starts for y in edges_y})
         index = bisect_left(knots, quantile - 1e-9, key=self.share_within)
         if index == len(knots):
-            return None
+            edges = (*self._first.edges, *self._second.edges)
+            return 2.0 * max((edge for edge in edges if edge < math.inf), default=0.0)
         if index == 0:
             return knots[0]
         low, high = knots[index - 1], knots[index]
@@ -245,3 +226,11 @@ class _Sum:
         root = slope + math.sqrt(max(0.0, slope * slope + 4.0 * curve * lacking))
         part = min(1.0, 2.0 * lacking / root) if root > 0 else 1.0
         return low + (high - low) * part
+
+    def _integral(self, at: float) -> float:
+        index = bisect_right(self._starts, at) - 1
+        if index < 0:
+            return 0.0
+        below, density, integral = self._pieces[index]
+        beyond = at - self._starts[index]
+        return integral + beyond * (below + density * beyond / 2.0)

@@ -5,7 +5,7 @@ took ten times as long and four times the memory. Engines of one version and one
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from struct import Struct
@@ -42,6 +42,16 @@ class Layout:
             found[name] = slice(at, at + len(edges))
             at += len(edges)
         return found
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[tuple[float, ...], slice, int]]:
+        """(edges, where the buckets stand, where the sum stands) of each histogram."""
+        return {
+            name: (edges, buckets, self.sums.start + number)
+            for number, (edges, (name, buckets)) in enumerate(
+                zip(self.edges, self.buckets.items(), strict=True)
+            )
+        }
 
     @cached_property
     def rising(self) -> slice:
@@ -92,11 +102,8 @@ class Layout:
 
     def histogram(self, vector: Vector, name: str) -> Histogram:
         """One histogram. Raises KeyError when the layout has none of that name."""
-        at = self.buckets[name]
-        number = self.histograms.index(name)
-        return Histogram(
-            self.edges[number], tuple(vector[at].tolist()), float(vector[self.sums.start + number])
-        )
+        edges, buckets, total = self._places[name]
+        return Histogram(edges, tuple(vector[buckets].tolist()), float(vector[total]))
 
     def joined(self, other: "Layout") -> "Layout":
         """The signals of both, with `other`'s edges where they differ."""
@@ -145,6 +152,13 @@ def _shape(histograms: Mapping[str, Histogram]) -> tuple[tuple[str, ...], tuple[
     return tuple(histograms), tuple([histogram.edges for histogram in histograms.values()])
 
 
+def all_sound(values: Iterable[float]) -> bool:
+    """True when none is negative, infinite or no number."""
+    found = list(values)
+    # A sum is finite only when all are.
+    return not found or (min(found) >= 0.0 and sum(found) < math.inf)
+
+
 def sound(reading: PodReading) -> PodReading:
     """Without what no engine can mean: values that are negative or no numbers. Itself when there are none."""
     counters = {name: value for name, value in reading.counters.items() if 0 <= value < math.inf}
@@ -159,7 +173,7 @@ def sound(reading: PodReading) -> PodReading:
 
 
 def _is_sound(histogram: Histogram) -> bool:
-    return math.isfinite(histogram.total) and all([0 <= count < math.inf for count in histogram.counts])
+    return math.isfinite(histogram.total) and all_sound(histogram.counts)
 
 
 def arrivals_total(reading: PodReading) -> float | None:

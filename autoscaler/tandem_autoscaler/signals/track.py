@@ -1,5 +1,6 @@
 """One pod's readings over time, with counter resets taken out."""
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tandem_autoscaler.signals.histogram import Histogram
-from tandem_autoscaler.signals.layout import Histograms, Layout, Vector, layout_of
+from tandem_autoscaler.signals.layout import Histograms, Layout, Vector, all_sound, layout_of, sound
 from tandem_autoscaler.signals.source import PodReading
 
 # Points are kept this long, and beyond `_FINE_SECONDS` only every `_COARSE_SECONDS`: the long windows need no more.
@@ -74,31 +75,40 @@ class Track:
             return Track(reading.uid, role, reading, now_seconds, layout, raw, times, points, born=True)
         return Track(reading.uid, role, reading, now_seconds, layout, raw, (at,), (zero,))
 
-    def extended(self, reading: PodReading, role: str, now_seconds: float) -> "Track":
+    def extended(self, reading: PodReading, now_seconds: float) -> "Track":
         """With one more reading; unchanged when it is not a newer one. Whoever is read has not departed."""
+        if (
+            reading.read_at_seconds > self.reading.read_at_seconds
+            and self.layout.fits(reading)
+            and all_sound(reading.gauges.values())
+        ):
+            raw = self.layout.vector(reading)
+            change = raw - self.raw
+            # The usual case: what rises from sound values to finite ones is sound.
+            if (change[self.layout.rising] >= 0.0).all() and math.isfinite(change.sum()):
+                return self._followed(raw, change, reading, now_seconds)
+        reading = sound(reading)
+        if reading.empty:
+            return self
         if reading.read_at_seconds == self.reading.read_at_seconds:
-            same = self.role == role and not self.departed
-            return self if same else replace(self, role=role, departed=False)
+            return replace(self, departed=False) if self.departed else self
         if reading.read_at_seconds < self.reading.read_at_seconds:
             # A clock was set back. Begin again rather than compute with negative time.
-            return Track.begin(reading, role, now_seconds, born_at_seconds=None)
-        if self.layout.fits(reading):
-            return self._followed(self.layout.vector(reading), reading, role, now_seconds)
+            return Track.begin(reading, self.role, now_seconds, born_at_seconds=None)
         told, wide = layout_of(reading), self._widened(reading)
         raw = wide.layout.moved(told.vector(reading), told, absent=np.nan)
-        return wide._followed(raw, reading, role, now_seconds)
+        change, raw = _irregular(wide.layout, wide.raw, raw)
+        return wide._followed(raw, change, reading, now_seconds)
 
-    def _followed(self, raw: Vector, reading: PodReading, role: str, now_seconds: float) -> "Track":
-        layout = self.layout
-        change = raw - self.raw
-        # Written so that NaN, a value that one of the two lacks, counts as irregular too.
-        if not (change[layout.rising] >= 0.0).all():
-            change, raw = _irregular(layout, self.raw, raw)
-        sums = change[layout.sums]
+    def _followed(self, raw: Vector, change: Vector, reading: PodReading, now_seconds: float) -> "Track":
+        """`change` is this call's own."""
+        sums = change[self.layout.sums]
         np.maximum(sums, 0.0, out=sums)
         point = self.points[-1] + change if change.any() else self.points[-1]
         times, points = _thinned((*self.times, reading.read_at_seconds), (*self.points, point))
-        return Track(self.uid, role, reading, now_seconds, layout, raw, times, points, self.born)
+        return Track(
+            self.uid, self.role, reading, now_seconds, self.layout, raw, times, points, self.born
+        )  # fmt: skip
 
     def _widened(self, reading: PodReading) -> "Track":
         """With room for the reading's signals. What has no past on the same edges begins at zero."""
@@ -155,9 +165,8 @@ def _thinned(
     ageing = max(oldest, bisect_left(times, before - _FINE_SECONDS))
     if oldest == 0 and ageing == fine:
         return times, points
-    kept = list(range(oldest, ageing))
+    kept_times, kept_points = times[oldest:ageing], points[oldest:ageing]
     for index in range(ageing, fine):
-        if not kept or times[index] - times[kept[-1]] >= _COARSE_SECONDS:
-            kept.append(index)
-    kept.extend(range(fine, len(times)))
-    return tuple([times[index] for index in kept]), tuple([points[index] for index in kept])
+        if not kept_times or times[index] - kept_times[-1] >= _COARSE_SECONDS:
+            kept_times, kept_points = (*kept_times, times[index]), (*kept_points, points[index])
+    return kept_times + times[fine:], kept_points + points[fine:]

@@ -5,7 +5,7 @@ came or went within the window count for the part of it in which they worked: ot
 more demand (old pods' past rate plus the new pod's present one) and order still more.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tandem_api import names
@@ -35,7 +35,11 @@ class Rates:
 
     def histogram(self, *signals: str) -> Histogram | None:
         """The first of these that is there, with counts per second."""
-        return next((self.histograms[s] for s in signals if s in self.histograms), None)
+        for signal in signals:
+            found = self.histograms.get(signal)
+            if found is not None:
+                return found
+        return None
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,11 @@ class History:
     # When each pod was first listed; None: it was there before we were, so its counters' past is unknown.
     listed_at_seconds: Mapping[str, float | None] = field(default_factory=dict)
     ticks: int = 0
-    # The same rates and the same role's tracks are asked for by several rules within a tick.
+    # The same rates, steps and tracks of a role are asked for by several rules within a tick.
     _made: dict[tuple[str, float, frozenset[str]], Rates] = field(
         default_factory=dict, compare=False, repr=False
     )
+    _steps: dict[str, tuple[tuple[Track, Step], ...]] = field(default_factory=dict, compare=False, repr=False)
     _by_role: dict[str, list[Track]] = field(default_factory=dict, compare=False, repr=False)
 
     def advance(self, service: Service, snapshot: Snapshot) -> "History":
@@ -78,13 +83,15 @@ class History:
             reading = snapshot.pods.get(uid)
             if reading is None:
                 continue
-            reading = sound(reading)
-            if reading.empty:
-                continue
-            if uid in tracks:
-                tracks[uid] = tracks[uid].extended(reading, role, now)
-            else:
-                tracks[uid] = Track.begin(reading, role, now, born_at_seconds=listed[uid])
+            before = tracks.get(uid)
+            if before is not None and before.role == role:
+                tracks[uid] = before.extended(reading, now)
+            elif not (reading := sound(reading)).empty:
+                if before is not None:
+                    # A worker that changed its role leaves its past in the old one.
+                    tracks[f"{uid} as {before.role}"] = replace(before, departed=True)
+                born = listed[uid] if before is None else None
+                tracks[uid] = Track.begin(reading, role, now, born_at_seconds=born)
         if len(tracks) > known:
             tracks = dict(sorted(tracks.items()))
         return History(self.began_at_seconds, now, tracks, listed, self.ticks + 1)
@@ -118,14 +125,17 @@ class History:
             longest = max(longest, span)
             change = track.points[-1] - track.points[start]
             change *= 1.0 / span
-            before = grown.get(id(track.layout))
-            if before is not None:
-                change += before[1]
-            grown[id(track.layout)] = (track.layout, change)
+            _, before = grown.setdefault(id(track.layout), (track.layout, change))
+            if before is not change:
+                before += change
         counters: dict[str, float] = {}
         for layout, change in grown.values():
-            for name, value in layout.values(change).items():
-                counters[name] = counters.get(name, 0.0) + value
+            values = layout.values(change)
+            counters = (
+                {name: counters.get(name, 0.0) + values.get(name, 0.0) for name in (counters | values)}
+                if counters
+                else values
+            )
         return Rates(min(covered, longest) if longest else 0.0, counters, Histograms(*grown.values()), pods)
 
     def _worked(self, track: Track, begin: float, covered: float) -> tuple[int, float] | None:
@@ -145,22 +155,26 @@ class History:
 
     def steps(self, role: str) -> tuple[tuple[Track, Step], ...]:
         """What each pod did since its last reading, for those that were read at this tick."""
-        found = []
+        made = self._steps.get(role)
+        if made is None:
+            made = self._steps[role] = tuple(self._taken(role))
+        return made
+
+    def _taken(self, role: str) -> Iterator[tuple[Track, Step]]:
         for track in self.of_role(role):
             if not track.departed and track.seen_at_seconds == self.now_seconds:
                 step = track.last_step()
                 if step is not None and not (track.born and len(track.times) == 2):
-                    found.append((track, step))
-        return tuple(found)
+                    yield track, step
 
     def gauge(self, role: str, signal: str) -> tuple[float, ...]:
         """The latest values of a gauge, one per pod that was read within `FRESH_SECONDS`."""
-        return tuple(
+        return tuple([
             track.reading.gauges[signal]
             for track in self.of_role(role)
             if not track.departed and signal in track.reading.gauges
             and self.now_seconds - track.seen_at_seconds <= FRESH_SECONDS
-        )  # fmt: skip
+        ])  # fmt: skip
 
     def total(self, role: str, signal: str) -> float | None:
         """Sum of a gauge over the role's pods; None when no pod has it."""

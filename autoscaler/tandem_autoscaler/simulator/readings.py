@@ -39,6 +39,7 @@ def service_of(fleet: Fleet) -> Service:
         Targets(settings.ttft_seconds, settings.tpot_seconds),
         _pools(fleet),
         late_demotion=settings.late_demotion,
+        flips=settings.flips,
         router_policy=settings.router,
     )  # fmt: skip
 
@@ -52,12 +53,12 @@ def _pools(fleet: Fleet) -> dict[str, Pool]:
 
 
 class Readings:
-    """Reads one fleet again and again. A pod whose phase has not changed is the same object."""
+    """Reads one fleet again and again. A pod whose phase and role have not changed is the same object."""
 
     def __init__(self, fleet: Fleet, service: Service | None = None) -> None:
         self._fleet = fleet
         self._service = service or service_of(fleet)
-        self._pods: dict[tuple[int, int], Pod] = {}  # by number and phase
+        self._pods: dict[tuple[int, int, int], Pod] = {}  # by number, phase and role
         table = fleet.state.edges
         edges = tuple(tuple(row[: np.argmax(np.isinf(row)) + 1].tolist()) for row in table)
         self._layout = layout((), SIGNALS, edges, False)
@@ -75,11 +76,11 @@ class Readings:
         main, low = state.queues[2 + 2 * slots, 2].tolist(), state.queues[3 + 2 * slots, 2].tolist()
         vectors = state.counts[slots].reshape(len(slots), -1)[:, self._columns]
         now = EPOCH_SECONDS + self._fleet.now_seconds
-        pods: dict[tuple[int, int], Pod] = {}
+        pods: dict[tuple[int, int, int], Pod] = {}
         read: dict[str, PodReading] = {}
         for i, row in enumerate(zip(*columns, strict=True)):
             values = dict(zip(_FIELDS, row, strict=True))
-            key = values["uid"], values["phase"]
+            key = values["uid"], values["phase"], values["role"]
             pod = pods[key] = self._pods.get(key) or _pod(values)
             if pod.starting:
                 continue

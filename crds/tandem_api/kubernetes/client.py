@@ -18,6 +18,7 @@ from kubernetes.aio.dynamic import DynamicClient
 from yaml import YAMLError
 
 from tandem_api.kubernetes.cluster import (
+    POD,
     ApiError,
     Conflict,
     Kind,
@@ -37,10 +38,11 @@ class NoCluster(Exception):
 
 
 class ApiServer:
-    """The adapter. Make one with `connect()`."""
+    """The adapter. Make one with `connect()`. `namespace` is the kubeconfig context's own, where it names one."""
 
-    def __init__(self, client: kubernetes_client.ApiClient) -> None:
+    def __init__(self, client: kubernetes_client.ApiClient, *, namespace: str | None = None) -> None:
         self._client = DynamicClient(client)
+        self.namespace = namespace
 
     async def list(
         self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
@@ -100,9 +102,19 @@ class ApiServer:
         )
 
     async def delete(
-        self, kind: Kind, namespace: str | None, name: str, *, uid: str, grace_seconds: int | None = None
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
     ) -> None:
-        body: dict[str, Any] = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        preconditions = {"uid": uid}
+        if resource_version is not None:
+            preconditions["resourceVersion"] = resource_version
+        body: dict[str, Any] = {"preconditions": preconditions, "propagationPolicy": "Background"}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         try:
@@ -110,13 +122,22 @@ class ApiServer:
         except Missing:
             return
 
-    async def _request(self, method: str, path: str, **parameters: Any) -> Manifest:
+    async def pod_text(self, namespace: str, pod: str, port: int, path: str) -> str:
+        """What a pod answers to GET `path` (without a leading slash), through the API server's proxy.
+
+        Needs the right to get `pods/proxy`. Raises ApiError; a pod that refuses the connection is Unavailable.
+        """
+        text: str = await self._request(
+            "get", f"{_path(POD, namespace, f'{pod}:{port}')}/proxy/{path}", as_text=True
+        )
+        return text
+
+    async def _request(self, method: str, path: str, *, as_text: bool = False, **parameters: Any) -> Any:
         try:
             response = await self._client.request(
                 method, path, serialize=False, _request_timeout=_TIMEOUT_SECONDS, **parameters
             )
-            answer: Manifest = await response.json()
-            return answer
+            return await (response.text() if as_text else response.json())
         except ApiException as error:
             raise _translated(error) from None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
@@ -173,20 +194,21 @@ async def connect(*, context: str | None = None, user_agent: str | None = None) 
     Raises NoCluster with a sentence when neither is usable.
     """
     configuration = kubernetes_client.Configuration()
-    where = _kubeconfig()
+    where, namespace = _kubeconfig(), None
     try:
         # A kubeconfig that was named on purpose wins over the service account.
         if "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
             kubernetes_config.load_incluster_config(client_configuration=configuration)
         else:
             # The library reads KUBECONFIG once, when it is imported; we read it when we are asked.
-            await kubernetes_config.load_kube_config(
+            loaded = await kubernetes_config.load_kube_config(
                 config_file=where, context=context, client_configuration=configuration
             )
+            namespace = loaded.current_context["context"].get("namespace")
     except (ConfigException, YAMLError, OSError, ValueError, TypeError) as error:
         sentence = " ".join(str(error).split())
         raise NoCluster(f"no usable Kubernetes configuration in {where}: {sentence}") from error
     async with kubernetes_client.ApiClient(configuration) as client:
         if user_agent is not None:
             client.user_agent = user_agent
-        yield ApiServer(client)
+        yield ApiServer(client, namespace=namespace)

@@ -110,6 +110,16 @@ class Cluster(Protocol):
         """JSON merge patch (None removes a key). A `metadata.resourceVersion` or `uid` in it is a precondition."""
 
     async def delete(
-        self, kind: Kind, namespace: str | None, name: str, *, uid: str, grace_seconds: int | None = None
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
     ) -> None:
-        """Delete exactly the object with this uid; quiet when it is gone, Conflict when another took its name."""
+        """Delete exactly the object with this uid; quiet when it is gone, Conflict when another took its name.
+
+        `resource_version`: and only as it was looked at; Conflict when it has changed since.
+        """

@@ -1,4 +1,5 @@
-"""How many workers of a role an eviction (a node drain) may take: one at a time.
+"""How many pods of a role an eviction (a node drain) may take: one at a time. Where a worker is several pods, the next
+is taken only when the worker that lost one is whole again, or another in its place.
 
 `minAvailable` as a number, because Kubernetes computes `maxUnavailable` and percentages only for controllers
 with a scale of their own, and the workers' controller is the InferenceService.
@@ -9,7 +10,15 @@ from tandem_api.kubernetes.cluster import POD_DISRUPTION_BUDGET, Manifest
 from tandem_operator.build.ownership import child
 
 
-def disruption_budget(*, namespace: str, service: str, role: str, replicas: int, owner: Manifest) -> Manifest:
+def disruption_budget(
+    *, namespace: str, service: str, role: str, replicas: int, nodes: int, owner: Manifest
+) -> Manifest:
+    """`replicas` workers of `nodes` pods each."""
+    selector: Manifest = {"matchLabels": dict(sorted(names.worker_labels(service, role).items()))}
+    if nodes > 1:
+        del selector["matchLabels"][names.LABEL_COMPONENT]
+        pods = [names.COMPONENT_WORKER, names.COMPONENT_FOLLOWER]
+        selector["matchExpressions"] = [{"key": names.LABEL_COMPONENT, "operator": "In", "values": pods}]
     return child(
         POD_DISRUPTION_BUDGET,
         namespace=namespace,
@@ -18,8 +27,8 @@ def disruption_budget(*, namespace: str, service: str, role: str, replicas: int,
         component=names.COMPONENT_WORKER,
         owner=owner,
         spec={
-            "minAvailable": max(0, replicas - 1),
-            "selector": {"matchLabels": dict(sorted(names.worker_labels(service, role).items()))},
+            "minAvailable": max(0, replicas * nodes - 1),
+            "selector": selector,
             # A worker that never became ready holds nothing worth protecting.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },

@@ -7,6 +7,7 @@ from tandem_api import names
 from tandem_api.inference_service import InferenceServiceSpec, Role
 from tandem_operator.build.engine_settings import EngineSettings, engine_settings
 from tandem_operator.build.flags import merge_flags
+from tandem_operator.build.group import Place, parallel_args, rank_args
 
 # The API's words where vLLM has others.
 _KV_CACHE_DTYPE = {"bf16": "bfloat16", "fp8": "fp8"}
@@ -47,9 +48,17 @@ def kv_transfer_config(role: Role) -> str:
 
 
 def engine_args(
-    service: str, spec: InferenceServiceSpec, role: Role, *, shutdown_timeout_seconds: int
+    service: str,
+    spec: InferenceServiceSpec,
+    role: Role,
+    *,
+    shutdown_timeout_seconds: int,
+    place: Place | None = None,
 ) -> list[str]:
-    """The words after the image's entry point: model, what Tandem owns, the tuning, the user's own last."""
+    """The words after the image's entry point: model, what Tandem owns, the tuning, the user's own last.
+
+    `place` is that of a pod in its group, None for a worker of one pod.
+    """
     settings = engine_settings(spec, role)
     words = [
         model_place(spec.model.uri).argument,
@@ -57,10 +66,11 @@ def engine_args(
         "--port", str(names.ENGINE_PORT),
         "--shutdown-timeout", str(shutdown_timeout_seconds),
     ]  # fmt: skip
-    if role.gpus > 0:
-        words += ["--tensor-parallel-size", str(role.gpus)]
+    words += parallel_args(role)
+    if place is not None:
+        words += rank_args(place)
     words += _tuning(settings)
-    if settings.late_demotion:
+    if settings.late_demotion and (place is None or place.leads):
         # For decode workers too, because a role may change on the running engine: the gate holds no request whose
         # prompt was computed elsewhere. A stock image does not know the flag and says so instead of ignoring it.
         words.append("--late-demotion")

@@ -3,7 +3,7 @@
 | from | ports |
 |---|---|
 | the router of the same service | the engine |
-| workers of the same service | all: NIXL's side channel, and its data ports, which UCX picks freely |
+| workers of the same service | all: NIXL's side channel, and what UCX and NCCL pick freely |
 | Tandem's operator and autoscaler, in any namespace | the engine (load, metrics) |
 | pods named prometheus, in any namespace | the engine (metrics) |
 
@@ -11,6 +11,7 @@ The kubelet's probes come from the node and are always let in. Everything else, 
 a worker above all, is kept out: it would bypass the drain. Egress is free, because workers fetch models.
 """
 
+import copy
 from typing import Any
 
 from tandem_api import names
@@ -21,7 +22,16 @@ from tandem_operator.build.router_deployment import router_labels
 
 def network_policy(*, namespace: str, service: str, owner: Manifest) -> Manifest:
     """The policy `<service>-workers`, for all roles."""
-    workers = {names.LABEL_SERVICE: service, names.LABEL_COMPONENT: names.COMPONENT_WORKER}
+    workers = {
+        "matchLabels": {names.LABEL_SERVICE: service},
+        "matchExpressions": [
+            {
+                "key": names.LABEL_COMPONENT,
+                "operator": "In",
+                "values": [names.COMPONENT_WORKER, names.COMPONENT_FOLLOWER],
+            }
+        ],
+    }
     engine_port = [{"port": names.ENGINE_PORT, "protocol": "TCP"}]
     # The control plane carries part-of and no service; workers and routers carry both.
     control_plane: dict[str, Any] = {
@@ -40,14 +50,14 @@ def network_policy(*, namespace: str, service: str, owner: Manifest) -> Manifest
         component=names.COMPONENT_WORKER,
         owner=owner,
         spec={
-            "podSelector": {"matchLabels": dict(sorted(workers.items()))},
+            "podSelector": workers,
             "policyTypes": ["Ingress"],
             "ingress": [
                 {
                     "from": [{"podSelector": {"matchLabels": dict(sorted(router_labels(service).items()))}}],
                     "ports": engine_port,
                 },
-                {"from": [{"podSelector": {"matchLabels": dict(sorted(workers.items()))}}]},
+                {"from": [{"podSelector": copy.deepcopy(workers)}]},
                 {"from": [control_plane, prometheus], "ports": list(engine_port)},
             ],
         },

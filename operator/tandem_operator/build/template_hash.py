@@ -27,6 +27,8 @@ def template_hash(service: str, spec: InferenceServiceSpec, role: Role) -> str:
         "chunkedPrefill": chunked.to_wire() if chunked is not None else None,
         "disaggregated": spec.mode == "Disaggregated",
         "gpus": role.gpus,
+        "nodes": role.nodes if role.nodes > 1 else None,
+        "pipelineParallel": role.pipeline_size if role.pipeline_size > 1 or role.nodes > 1 else None,
         "gpuResource": role.gpu_resource if role.gpus else None,
         "template": role.template,
     }

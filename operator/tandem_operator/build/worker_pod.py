@@ -1,4 +1,4 @@
-"""The worker pod: one engine on its GPUs, behind the gate where the image has it."""
+"""The worker pod: one engine on its GPUs, behind the gate where the image has it. Or its pods, one per node."""
 
 import math
 from typing import Any
@@ -8,7 +8,9 @@ from tandem_api.durations import parse_seconds
 from tandem_api.inference_service import InferenceServiceSpec, Role
 from tandem_api.kubernetes.cluster import POD, Manifest
 from tandem_operator.build.engine_args import MODEL_MOUNT, engine_args, model_place
+from tandem_operator.build.group import HOST_IP, Place, rank_labels
 from tandem_operator.build.images import Images
+from tandem_operator.build.node_loss import tolerate_node_loss
 from tandem_operator.build.pod_template import drop_unused_volumes, merge_template
 from tandem_operator.build.shutdown import ShutdownTimes, shutdown_times
 from tandem_operator.build.template_hash import template_hash
@@ -22,7 +24,7 @@ _MINIMUM_STARTUP_SECONDS = 600
 _SHM, _PODINFO, _MODEL = "tandem-shm", "tandem-podinfo", "tandem-model"
 
 
-def worker_pod(
+def worker_pods(
     *,
     namespace: str,
     service: str,
@@ -31,24 +33,55 @@ def worker_pod(
     ordinal: int,
     owner: Manifest,
     images: Images,
+) -> tuple[Manifest, ...]:
+    """All pods of the worker `<service>-<ordinal>` by rank, the leader first; mostly it is the only one.
+
+    Complete; posted as they are and never edited, save for labels and annotations.
+    """
+    role, leader = spec.roles[role_name], names.worker_name(service, ordinal)
+    places: list[Place | None] = [None]
+    if role.nodes > 1:
+        places = [Place(namespace, service, leader, rank, role.nodes) for rank in range(role.nodes)]
+    return tuple(
+        _pod(namespace, service, spec, role_name, leader, owner=owner, images=images, place=place)
+        for place in places
+    )
+
+
+def _pod(
+    namespace: str,
+    service: str,
+    spec: InferenceServiceSpec,
+    role_name: str,
+    leader: str,
+    *,
+    owner: Manifest,
+    images: Images,
+    place: Place | None,
 ) -> Manifest:
-    """The pod `<service>-<ordinal>`, complete; posted as it is and never edited, save for labels and annotations."""
     role = spec.roles[role_name]
-    merged = worker_template(service=service, spec=spec, role=role, images=images)
+    merged = worker_template(service=service, spec=spec, role=role, images=images, place=place)
     metadata = merged.get("metadata") or {}
+    serves = place is None or place.leads
+    component = names.COMPONENT_WORKER if serves else names.COMPONENT_FOLLOWER
     labels = {
         **(metadata.get("labels") or {}),
-        **names.managed_labels(service, names.COMPONENT_WORKER),
-        **names.worker_labels(service, role_name),
-        names.LABEL_SERVING: "true",
+        **names.managed_labels(service, component),
+        names.LABEL_ROLE: role_name,
+        **({names.LABEL_SERVING: "true"} if serves else {}),
         names.LABEL_TEMPLATE_HASH: template_hash(service, spec, role),
+        **(rank_labels(place) if place else {}),
     }
-    annotations = {**(metadata.get("annotations") or {}), **slo_annotations(spec)}
+    annotations = {**(metadata.get("annotations") or {}), **(slo_annotations(spec) if serves else {})}
+    if place:
+        annotations[names.ANNOTATION_NODES] = str(place.nodes)
+    if place and place.leads:
+        merged["spec"] |= {"hostname": leader, "subdomain": names.leaders_name(service)}
     return {
         "apiVersion": POD.api_version,
         "kind": POD.kind,
         "metadata": {
-            "name": names.worker_name(service, ordinal),
+            "name": place.pod_name if place else leader,
             "namespace": namespace,
             "labels": dict(sorted(labels.items())),
             **({"annotations": dict(sorted(annotations.items()))} if annotations else {}),
@@ -68,14 +101,16 @@ def slo_annotations(spec: InferenceServiceSpec) -> dict[str, str]:
     }
 
 
-def worker_template(*, service: str, spec: InferenceServiceSpec, role: Role, images: Images) -> Manifest:
+def worker_template(
+    *, service: str, spec: InferenceServiceSpec, role: Role, images: Images, place: Place | None
+) -> Manifest:
     """{metadata, spec} of a role's pods with the user's template merged in; without Tandem's own labels."""
     user_spec = (role.template or {}).get("spec") or {}
     times = shutdown_times(
         parse_seconds(spec.drain.deadline),
         user_grace_seconds=user_spec.get("terminationGracePeriodSeconds"),
     )
-    place = model_place(spec.model.uri)
+    model = model_place(spec.model.uri)
     volumes: list[Manifest] = [
         {"name": _SHM, "emptyDir": {"medium": "Memory"}},
         {
@@ -85,9 +120,9 @@ def worker_template(*, service: str, spec: InferenceServiceSpec, role: Role, ima
             },
         },
     ]
-    if place.claim is not None:
+    if model.claim is not None:
         volumes.append(
-            {"name": _MODEL, "persistentVolumeClaim": {"claimName": place.claim, "readOnly": True}}
+            {"name": _MODEL, "persistentVolumeClaim": {"claimName": model.claim, "readOnly": True}}
         )
     generated: Manifest = {
         "spec": {
@@ -97,13 +132,18 @@ def worker_template(*, service: str, spec: InferenceServiceSpec, role: Role, ima
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [_engine(service, spec, role, images=images, times=times, claim=place.claim)],
+            "containers": [
+                _engine(service, spec, role, images=images, times=times, claim=model.claim, place=place)
+            ],
             "volumes": volumes,
         }
     }
     if images.pull_secrets:
         generated["spec"]["imagePullSecrets"] = [{"name": name} for name in images.pull_secrets]
     merged = merge_template(generated, role.template)
+    if place is not None and not place.leads:
+        _drop_probes(merged["spec"])
+    tolerate_node_loss(merged["spec"])
     drop_unused_volumes(merged["spec"], frozenset({_SHM, _PODINFO, _MODEL}))
     return merged
 
@@ -116,6 +156,7 @@ def _engine(
     images: Images,
     times: ShutdownTimes,
     claim: str | None,
+    place: Place | None,
 ) -> Manifest:
     mounts: list[Manifest] = [
         {"name": _SHM, "mountPath": "/dev/shm"},
@@ -126,8 +167,10 @@ def _engine(
     engine: Manifest = {
         "name": names.ENGINE_CONTAINER,
         "image": images.worker,
-        "args": engine_args(service, spec, role, shutdown_timeout_seconds=times.engine_timeout_seconds),
-        "env": _environment(spec, role),
+        "args": engine_args(
+            service, spec, role, shutdown_timeout_seconds=times.engine_timeout_seconds, place=place
+        ),
+        "env": _environment(spec, role, place),
         "ports": [{"name": names.ENGINE_PORT_NAME, "containerPort": names.ENGINE_PORT}],
         "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", times.pre_stop_script()]}}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -136,6 +179,9 @@ def _engine(
         "volumeMounts": mounts,
         **_probes(parse_seconds(spec.engine.startup_timeout)),
     }
+    if place is not None and not place.leads:
+        del engine["ports"]
+        engine["lifecycle"] = {"preStop": {"exec": {"command": times.outlive(place.leader_address)}}}
     if images.pull_policy:
         engine["imagePullPolicy"] = images.pull_policy
     if role.gpus > 0:
@@ -143,8 +189,10 @@ def _engine(
     return engine
 
 
-def _environment(spec: InferenceServiceSpec, role: Role) -> list[Manifest]:
+def _environment(spec: InferenceServiceSpec, role: Role, place: Place | None) -> list[Manifest]:
     env: list[Manifest] = []
+    if place is not None:
+        env.append({"name": HOST_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     if spec.model.token_secret:
         env.append(
             {
@@ -186,3 +234,11 @@ def _probes(startup_timeout_seconds: float) -> dict[str, Any]:
             "failureThreshold": _LIVENESS_FAILURES,
         },
     }
+
+
+def _drop_probes(pod_spec: Manifest) -> None:
+    """The user's too: they ask the engine's HTTP server, and a follower has none."""
+    for container in pod_spec["containers"]:
+        if container["name"] == names.ENGINE_CONTAINER:
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                container.pop(probe, None)

@@ -22,12 +22,13 @@ from tandem_api.kubernetes.cluster import (
     Missing,
     NamespaceEnding,
     Rejected,
+    Unavailable,
 )
 from tandem_operator.carry_out.compare import up_to_date
 from tandem_operator.carry_out.event_writer import EventWriter
 from tandem_operator.carry_out.status_writer import write_pool_status, write_service_status
 from tandem_operator.observe.observed import ChildKey, Observed, Refusal, owned_by
-from tandem_operator.observe.timestamp import format_time
+from tandem_operator.observe.timestamp import format_micro_time, format_time
 from tandem_operator.plan.actions import (
     Action,
     Apply,
@@ -35,6 +36,7 @@ from tandem_operator.plan.actions import (
     CreatePool,
     Delete,
     Drain,
+    Flip,
     Mark,
     Plan,
     Remove,
@@ -50,6 +52,14 @@ _GRACE_SECONDS = 30.0
 _NAMESPACE_ENDING_SECONDS = 30.0
 
 
+class Unanswered(Unavailable):
+    """A worker's creation had no answer, so it may have been done. `pod` is its name."""
+
+    def __init__(self, pod: str, cause: Unavailable) -> None:
+        super().__init__(str(cause), status=cause.status, after_seconds=cause.after_seconds)
+        self.pod = pod
+
+
 @dataclass
 class Findings:
     """What the writes taught that no watch tells."""
@@ -62,6 +72,8 @@ class Findings:
     learned: bool = False
     # Workers whose action was not done: refused, or overtaken by events.
     undone: set[str] = field(default_factory=set)
+    # A worker turned up that the plan did not know: how many more are lacking, only the next plan can say.
+    overtaken: bool = False
     # A name is held by what an earlier service of this name left behind; it will be free soon.
     look_again_seconds: float | None = None
 
@@ -104,6 +116,9 @@ class CarryOut:
         for mark in plan.marks:
             await self._mark(mark, observed, findings)
         for action in plan.actions:
+            if findings.overtaken and isinstance(action, Create):
+                findings.undone.add(action.name)
+                continue
             await self._act(action, observed, findings)
         for removal in plan.removals:
             await self._remove(removal, observed, findings)
@@ -230,33 +245,46 @@ class CarryOut:
                 await self._create(action, observed, findings)
             case Drain():
                 await self._drain(action, observed, findings)
-            case Undrain():
-                await self._undrain(action, observed, findings)
+            case Undrain() | Flip():
+                await self._put_back(action, observed, findings)
             case Delete():
                 await self._delete(action, observed, findings)
 
     async def _create(self, action: Create, observed: Observed, findings: Findings) -> None:
+        """The leader first; what is not made after it, the next plan sees as missing."""
+        for manifest in (action.manifest, *action.others):
+            if not await self._create_pod(manifest, action.role, observed, findings):
+                return
+
+    async def _create_pod(
+        self, manifest: Manifest, role: str, observed: Observed, findings: Findings
+    ) -> bool:
+        name = manifest["metadata"]["name"]
         try:
-            self._take_in(findings, POD, await self._cluster.create(POD, action.manifest, manager=_MANAGER))
+            self._take_in(findings, POD, await self._cluster.create(POD, manifest, manager=_MANAGER))
         except Conflict:
-            live = await self._cluster.get(POD, observed.namespace, action.name)
+            live = await self._cluster.get(POD, observed.namespace, name)
             if live is None:
                 findings.look_again_seconds = 1.0
             elif owned_by(live, observed.uid):
                 self._take_in(findings, POD, live)
+                findings.overtaken = True
             else:
-                findings.taken_names.add(action.name)
+                findings.taken_names.add(name)
                 if not _left_behind(live, observed):
                     _log.warning(
                         "pod %s/%s exists and is not Tandem's; another name is used",
                         observed.namespace,
-                        action.name,
+                        name,
                     )
                 findings.look_again_seconds = 1.0
-            findings.undone.add(action.name)
+            findings.undone.add(name)
         except Rejected as error:
-            findings.undone.add(action.name)
-            findings.refusals.append(Refusal(f"{action.role}:{action.name}", str(error)))
+            findings.undone.add(name)
+            findings.refusals.append(Refusal(f"{role}:{name}", str(error)))
+        except Unavailable as error:
+            raise Unanswered(name, error) from error
+        return name not in findings.undone
 
     async def _drain(self, action: Drain, observed: Observed, findings: Findings) -> None:
         merge = {
@@ -264,7 +292,7 @@ class CarryOut:
                 "uid": action.uid,
                 "labels": {names.LABEL_SERVING: None},
                 "annotations": {
-                    names.ANNOTATION_DRAIN_STARTED: format_time(action.started),
+                    names.ANNOTATION_DRAIN_STARTED: format_micro_time(action.started),
                     names.ANNOTATION_DRAIN_REASON: action.reason,
                     names.ANNOTATION_DRAIN_REVERSIBLE: "true" if action.reversible else None,
                 },
@@ -273,19 +301,25 @@ class CarryOut:
         if not await self._patch_pod(action.pod, merge, observed, findings):
             findings.undone.add(action.pod)
 
-    async def _undrain(self, action: Undrain, observed: Observed, findings: Findings) -> None:
+    async def _put_back(self, action: Undrain | Flip, observed: Observed, findings: Findings) -> None:
+        """Into the router again, in its role or in another: one write, so that it is never in neither."""
+        labels: Manifest = {names.LABEL_SERVING: "true"}
+        annotations: Manifest = {
+            names.ANNOTATION_DRAIN_STARTED: None,
+            names.ANNOTATION_DRAIN_REASON: None,
+            names.ANNOTATION_DRAIN_REVERSIBLE: None,
+        }
+        if isinstance(action, Flip):
+            labels[names.LABEL_ROLE] = action.role
+            annotations[names.ANNOTATION_FLIPPED_AT] = format_time(action.at)
         merge = {
             "metadata": {
                 "uid": action.uid,
                 # Deleted meanwhile, by whomever, it must not be shown to the router again: any change since we looked
                 # means looking again.
                 "resourceVersion": action.resource_version,
-                "labels": {names.LABEL_SERVING: "true"},
-                "annotations": {
-                    names.ANNOTATION_DRAIN_STARTED: None,
-                    names.ANNOTATION_DRAIN_REASON: None,
-                    names.ANNOTATION_DRAIN_REVERSIBLE: None,
-                },
+                "labels": labels,
+                "annotations": annotations,
             }
         }
         if not await self._patch_pod(action.pod, merge, observed, findings):
@@ -315,15 +349,25 @@ class CarryOut:
         return True
 
     async def _delete(self, action: Delete, observed: Observed, findings: Findings) -> None:
-        try:
-            await self._cluster.delete(POD, observed.namespace, action.pod, uid=action.uid)
-        except Conflict as error:
-            _log.info("skipped, it changed meanwhile: %s", error)
-            findings.undone.add(action.pod)
-            return
-        gone_by = format_time(self._clock() + _GRACE_SECONDS)
-        findings.learned = True
-        self._world.expect_deletion(POD, observed.namespace, action.pod, action.uid, gone_by=gone_by)
+        """All pods of the worker, the leader first: the others outlive it by themselves (`build/shutdown.py`)."""
+        seen = next((pod for pod in observed.pods if pod.uid == action.uid), None)
+        # Only as it was looked at: a moment later it may serve, by its own start or by another hand.
+        version = seen.resource_version or None if seen is not None else None
+        ended = [(action.pod, action.uid, version)]
+        ended += [(pod.name, pod.uid, None) for pod in observed.others_of(action.pod) if not pod.terminating]
+        for name, uid, version in ended:
+            try:
+                await self._cluster.delete(POD, observed.namespace, name, uid=uid, resource_version=version)
+            except Conflict as error:
+                _log.info("skipped, it changed meanwhile: %s", error)
+                findings.undone.add(name)
+                if name == action.pod:
+                    findings.look_again_seconds = 1.0
+                    return
+                continue
+            gone_by = format_time(self._clock() + _GRACE_SECONDS)
+            findings.learned = True
+            self._world.expect_deletion(POD, observed.namespace, name, uid, gone_by=gone_by)
 
     # --- status ------------------------------------------------------------------------------------------
     async def _statuses(self, plan: Plan, observed: Observed, findings: Findings) -> None:

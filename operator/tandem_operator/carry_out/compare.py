@@ -10,6 +10,9 @@ from tandem_operator.observe.quantity import same_quantity
 
 def says_all(live: Any, wanted: Any) -> bool:
     """True when everything in `wanted` stands in `live`. Lists must have the same length; {} and [] are nothing."""
+    # By far the most frequent answer, and by far the cheapest question.
+    if live == wanted:
+        return True
     if isinstance(wanted, Mapping):
         if not isinstance(live, Mapping):
             return not wanted and not live
@@ -19,7 +22,7 @@ def says_all(live: Any, wanted: Any) -> bool:
         return len(theirs) == len(wanted) and all(map(says_all, theirs, wanted))
     if wanted is None:
         return live is None
-    return bool(live == wanted) or same_quantity(live, wanted)
+    return same_quantity(live, wanted)
 
 
 def up_to_date(live: Manifest, wanted: Manifest) -> bool:

@@ -60,7 +60,16 @@ class LeaderOnly:
         )
 
     async def delete(
-        self, kind: Kind, namespace: str | None, name: str, *, uid: str, grace_seconds: int | None = None
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
     ) -> None:
         self._check("delete", kind)
-        await self._cluster.delete(kind, namespace, name, uid=uid, grace_seconds=grace_seconds)
+        await self._cluster.delete(
+            kind, namespace, name, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds
+        )

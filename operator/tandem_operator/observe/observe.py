@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 
 from tandem_api import names
 from tandem_api.kubernetes.cluster import POD, WORKER_POOL, Manifest
+from tandem_operator.observe.group import gather
 from tandem_operator.observe.observed import ChildKey, Observed, PoolView, Quiet, Refusal, owned_by
 from tandem_operator.observe.pod import PodView, view_pod
 from tandem_operator.observe.spec import read_spec
@@ -15,6 +16,7 @@ def observe(
     *,
     foreign: Collection[ChildKey] = (),
     taken_names: Collection[str] = (),
+    unanswered: Collection[str] = (),
     refusals: Collection[Refusal] = (),
     quiet: Mapping[str, Quiet] | None = None,
 ) -> Observed:
@@ -54,9 +56,10 @@ def observe(
         spec=spec,
         spec_error=spec_error,
         deleting=bool(metadata.get("deletionTimestamp")),
-        pods=tuple(sorted(workers, key=lambda pod: pod.name)),
+        pods=tuple(sorted(gather(workers, taken_names=strangers), key=lambda pod: pod.name)),
         router_pods=tuple(sorted(routers, key=lambda pod: pod.name)),
         taken_names=frozenset(strangers),
+        unanswered=frozenset(unanswered),
         leftover_gpus=leftover_gpus,
         pools=pools,
         children=own,

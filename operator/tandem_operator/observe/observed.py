@@ -8,6 +8,7 @@ from tandem_api import names
 from tandem_api.inference_service import InferenceServiceSpec
 from tandem_api.kubernetes.cluster import Kind, Manifest
 from tandem_operator.observe.pod import PodView
+from tandem_operator.observe.routing import Routing
 
 # A child object: (plural of its kind, name). The namespace is the service's.
 ChildKey = tuple[str, str]
@@ -63,6 +64,8 @@ class Observed:
     router_pods: tuple[PodView, ...] = ()
     # Pod names that are taken by pods that are not this service's.
     taken_names: frozenset[str] = frozenset()
+    # Names of pods whose creation had no answer: each may be there, or not.
+    unanswered: frozenset[str] = frozenset()
     # GPUs held by pods of an earlier service of this name that are still ending.
     leftover_gpus: int = 0
     pools: Mapping[str, PoolView] = field(default_factory=dict)
@@ -72,6 +75,10 @@ class Observed:
     foreign: frozenset[ChildKey] = frozenset()
     refusals: tuple[Refusal, ...] = ()
     quiet: Mapping[str, Quiet] = field(default_factory=dict)
+    # The lists of the routers that were asked and answered.
+    routings: tuple[Routing, ...] = ()
+    # Of workers that are gone; a router may not have heard.
+    former_addresses: frozenset[str] = frozenset()
     status: Mapping[str, Any] = field(default_factory=dict)
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
@@ -79,6 +86,11 @@ class Observed:
 
     def is_foreign(self, kind: Kind, name: str) -> bool:
         return (kind.plural, name) in self.foreign
+
+    def others_of(self, worker: str) -> tuple[PodView, ...]:
+        """The pods of a worker on several nodes beside the one that it is called by."""
+        ranks = next((pod.ranks for pod in self.pods if pod.name == worker), ())
+        return tuple(pod for pod in ranks if pod.name != worker)
 
     def owner_reference(self) -> Manifest:
         """Every child carries it, so that the garbage collector removes all when the service goes."""

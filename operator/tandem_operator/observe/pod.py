@@ -22,8 +22,19 @@ class Terminated:
 
 
 @dataclass(frozen=True)
+class Broken:
+    """Why the engine of a group cannot go on. `finishes`: all its ranks still live, so what is open may end."""
+
+    reason: str
+    finishes: bool = False
+
+
+@dataclass(frozen=True)
 class PodView:
-    """One pod. `gpus` is None when they cannot be told (a claim of the DRA kind)."""
+    """One worker. `gpus` is None when they cannot be told (a claim of the DRA kind).
+
+    A worker that runs on several nodes is one view too, that of its leader with the facts of all (`observe/group.py`).
+    """
 
     name: str
     uid: str
@@ -41,6 +52,10 @@ class PodView:
     drain_started: float | None = None
     # The drain was for a smaller number and nothing else.
     drain_reversible: bool = False
+    # When it changed its role; None for never.
+    flipped_at: float | None = None
+    # Since when it has been ready without a break; None while it is not.
+    ready_since: float | None = None
     gpus: int | None = 0
     ip: str | None = None
     restarts: int = 0
@@ -52,6 +67,26 @@ class PodView:
     reason: str = ""
     message: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    # A node has been found for it.
+    scheduled: bool = False
+    # The name of the leader, where the worker runs on several nodes.
+    group: str = ""
+    rank: int = 0
+    nodes: int = 1
+    # Of a group: its pods as they are, the leader first; the ranks that have none; and what ended it.
+    ranks: tuple["PodView", ...] = ()
+    missing: tuple[int, ...] = ()
+    broken: Broken | None = None
+
+    @property
+    def pods(self) -> tuple["PodView", ...]:
+        """The pods of this worker, each for itself."""
+        return self.ranks or (self,)
+
+    @property
+    def forming(self) -> bool:
+        """A group that still waits for a pod or a node."""
+        return bool(self.missing) or any(not pod.scheduled for pod in self.ranks)
 
     @property
     def finished(self) -> bool:
@@ -69,7 +104,8 @@ class PodView:
     @property
     def member(self) -> bool:
         """Counts towards the role's target."""
-        return not (self.finished or self.terminating or self.drain_started is not None)
+        gone = self.finished or self.terminating or self.broken is not None
+        return not gone and self.drain_started is None
 
 
 def is_gpu(resource: str) -> bool:
@@ -121,6 +157,8 @@ def view_pod(manifest: Manifest, *, container: str, gpu_resources: frozenset[str
         gone_by=parse_time(metadata.get("deletionTimestamp")),
         drain_started=parse_time(annotations.get(names.ANNOTATION_DRAIN_STARTED)),
         drain_reversible=annotations.get(names.ANNOTATION_DRAIN_REVERSIBLE) == "true",
+        flipped_at=parse_time(annotations.get(names.ANNOTATION_FLIPPED_AT)),
+        ready_since=parse_time(conditions.get("Ready", {}).get("lastTransitionTime")) if ready else None,
         gpus=gpus_of(spec, gpu_resources),
         ip=status.get("podIP") or None,
         restarts=int(state.get("restartCount") or 0),
@@ -131,7 +169,15 @@ def view_pod(manifest: Manifest, *, container: str, gpu_resources: frozenset[str
         reason=status.get("reason", ""),
         message=status.get("message", ""),
         annotations=annotations,
+        scheduled=bool(spec.get("nodeName")) or scheduled.get("status") == "True" or bool(state),
+        group=labels.get(names.LABEL_GROUP, ""),
+        rank=_number(labels.get(names.LABEL_RANK), 0),
+        nodes=_number(annotations.get(names.ANNOTATION_NODES), 1),
     )
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text and text.isdigit() else default
 
 
 def _unschedulable(condition: Mapping[str, Any]) -> bool:

@@ -6,11 +6,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from tandem_api import names
-from tandem_api.inference_service import OWNED_FLAGS, InferenceServiceSpec, Role
+from tandem_api.inference_service import OWNED_FLAGS, OWNED_SHORT_FLAGS, InferenceServiceSpec, Role
 from tandem_operator.build.engine_settings import engine_settings
 from tandem_operator.build.flags import flag_names
 from tandem_operator.observe.pod import gpus_of, is_gpu
 from tandem_operator.observe.quantity import parse_quantity
+
+_SHORT = frozenset(f"-{flag}" for flag in OWNED_SHORT_FLAGS)
 
 
 def read_spec(raw: Mapping[str, Any]) -> tuple[InferenceServiceSpec | None, str | None]:
@@ -34,7 +36,7 @@ def _cross_check(spec: InferenceServiceSpec) -> str | None:
     if spec.slo is None and spec.autoscaling.mode in ("Auto", "Recommend"):
         return f"autoscaling.mode {spec.autoscaling.mode} sizes from targets: set spec.slo, or choose External or Off"
     for name, role in spec.roles.items():
-        problem = _role_problem(spec, role)
+        problem = _role_problem(spec, role) or _parallel_problem(spec, role)
         if problem:
             return f"spec.{name}: {problem}"
     return None
@@ -47,6 +49,9 @@ def _role_problem(spec: InferenceServiceSpec, role: Role) -> str | None:
     owned = flag_names(settings.extra_args) & {flag.removeprefix("no-") for flag in OWNED_FLAGS}
     if owned:
         return f"engine.extraArgs contains --{min(owned)}, which Tandem sets itself"
+    short = [word for word in settings.extra_args if word.partition("=")[0] in _SHORT]
+    if short:
+        return f"engine.extraArgs contains {short[0]}, which Tandem sets itself"
     chunked = settings.chunked_prefill
     if (
         chunked is not None
@@ -60,6 +65,23 @@ def _role_problem(spec: InferenceServiceSpec, role: Role) -> str | None:
             f"maxModelLen {settings.max_model_len}, because a prompt is then computed in one step"
         )
     return _template_problem(role)
+
+
+def _parallel_problem(spec: InferenceServiceSpec, role: Role) -> str | None:
+    devices = role.nodes * max(1, role.gpus)
+    if devices % role.pipeline_size:
+        return f"pipelineParallel {role.pipeline_size} must divide nodes x gpus, which is {devices}"
+    stages = f"pipelineParallel is {role.pipeline_size}; set pipelineParallel: 1"
+    if role.pipeline_size > 1 and spec.mode == "Disaggregated":
+        return f"the KV transfer of mode Disaggregated does not work over pipeline stages, and {stages}"
+    if role.pipeline_size > 1 and spec.engine.late_demotion:
+        return f"engine.lateDemotion does not work over pipeline stages, and {stages}"
+    if role.nodes > 1:
+        data_parallel = [name for name in flag_names(engine_settings(spec, role).extra_args)
+                         if name.startswith("data-parallel")]  # fmt: skip
+        if data_parallel:
+            return f"engine.extraArgs contains --{min(data_parallel)}, which does not go with nodes above 1"
+    return None
 
 
 def _template_problem(role: Role) -> str | None:
@@ -105,10 +127,11 @@ def _gpu_problem(role: Role, pod_spec: Mapping[str, Any]) -> str | None:
 
 
 def gpus_per_worker(role: Role) -> int | None:
-    """GPUs of one worker; None when the template takes them by resource claim, which does not say how many."""
+    """GPUs of one worker, over all its pods; None when the template takes them by resource claim, which does not say
+    how many."""
     if (
         role.gpus == 0
         and gpus_of((role.template or {}).get("spec") or {}, frozenset({role.gpu_resource})) is None
     ):
         return None
-    return role.gpus
+    return role.total_gpus

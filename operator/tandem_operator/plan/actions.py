@@ -1,7 +1,4 @@
-"""The vocabulary of a plan. Every action carries its reason; the carry-out adds nothing of its own.
-
-Room is left for one more action of the lifecycle: Flip (a drained worker changes its role).
-"""
+"""The vocabulary of a plan. Every action carries its reason; the carry-out adds nothing of its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +10,12 @@ from tandem_api.reasons import EventReason
 
 @dataclass(frozen=True)
 class Create:
-    """POST one worker pod."""
+    """POST one worker: its pod or, where it runs on several nodes, its leader and then the others."""
 
     manifest: Manifest
     role: str
     reason: str
+    others: tuple[Manifest, ...] = ()
 
     @property
     def name(self) -> str:
@@ -49,16 +47,30 @@ class Undrain:
 
 
 @dataclass(frozen=True)
+class Flip:
+    """Give one worker the role `role` and put it into the router, provided that it is still the one looked at."""
+
+    pod: str
+    uid: str
+    role: str
+    resource_version: str
+    at: float  # Unix seconds; kept on the pod, which then rests
+    reason: str
+
+
+@dataclass(frozen=True)
 class Delete:
-    """End one worker."""
+    """End one worker, all its pods."""
 
     pod: str
     uid: str
     role: str
     reason: str
+    # It never served, and nothing is wrong with it: another role may have it instead.
+    surplus: bool = False
 
 
-Action = Create | Drain | Undrain | Delete
+Action = Create | Drain | Undrain | Flip | Delete
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,16 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Unlist:
+    """Take one worker off the list of one router, which should have dropped it by itself."""
+
+    router: str
+    address: str  # the router pod's
+    url: str  # the worker's, as the router writes it
+    reason: str
+
+
+@dataclass(frozen=True)
 class Notice:
     """A Kubernetes Event about the service."""
 
@@ -121,6 +143,7 @@ class Plan:
     pools: tuple[CreatePool | SetReplicas, ...] = ()
     marks: tuple[Mark, ...] = ()
     actions: tuple[Action, ...] = ()
+    unlists: tuple[Unlist, ...] = ()
     removals: tuple[Remove, ...] = ()
     # Pool name -> its status.
     pool_status: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

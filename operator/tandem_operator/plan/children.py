@@ -13,6 +13,7 @@ from tandem_api.kubernetes.cluster import (
     Kind,
 )
 from tandem_operator.build.disruption_budget import disruption_budget
+from tandem_operator.build.group import leaders_service
 from tandem_operator.build.network_policy import network_policy
 from tandem_operator.build.router_deployment import router_deployment
 from tandem_operator.build.router_rbac import router_role, router_role_binding, router_service_account
@@ -51,10 +52,14 @@ def wanted_objects(observed: Observed, targets: dict[str, Target], settings: Set
     wanted += [
         Apply(
             POD_DISRUPTION_BUDGET,
-            disruption_budget(**place, role=name, replicas=target.replicas, owner=owner),
+            disruption_budget(
+                **place, role=name, replicas=target.replicas, nodes=spec.roles[name].nodes, owner=owner
+            ),
         )
         for name, target in targets.items()
     ]
+    if leaders_need_names(observed):
+        wanted.append(Apply(SERVICE, leaders_service(**place, owner=owner)))
     if not _router_must_wait(observed, targets):
         wanted.append(
             Apply(DEPLOYMENT, router_deployment(**place, spec=spec, owner=owner, images=settings.images))
@@ -62,6 +67,12 @@ def wanted_objects(observed: Observed, targets: dict[str, Target], settings: Set
     return tuple(
         apply for apply in wanted if not observed.is_foreign(apply.kind, apply.manifest["metadata"]["name"])
     )
+
+
+def leaders_need_names(observed: Observed) -> bool:
+    """Is there, or will there be, a worker on several nodes?"""
+    roles = observed.spec.roles.values() if observed.spec else ()
+    return any(role.nodes > 1 for role in roles) or any(pod.group for pod in observed.pods)
 
 
 def _router_must_wait(observed: Observed, targets: dict[str, Target]) -> bool:
@@ -134,7 +145,8 @@ def unwanted_objects(observed: Observed, targets: dict[str, Target]) -> tuple[Re
     kept: dict[Kind, set[str]] = {
         WORKER_POOL: {names.pool_name(observed.name, role) for role in targets},
         POD_DISRUPTION_BUDGET: {names.pool_name(observed.name, role) for role in targets},
-        SERVICE: {service_name(observed)},
+        SERVICE: {service_name(observed)}
+        | ({names.leaders_name(observed.name)} if leaders_need_names(observed) else set()),
     }
     busy = {pod.role for pod in observed.pods if not pod.terminating}
     removals = []

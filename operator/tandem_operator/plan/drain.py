@@ -1,7 +1,8 @@
 """When a worker that left the router may go.
 
-Label off -> the router lets go (settle) -> two readings of zero open requests -> for prefill, the KV lease of its
-last work -> delete. At the deadline it goes in any case. An unknown load is not zero: then only the deadline ends it.
+Label off -> the routers let go (settle, and none that answers lists it) -> two readings of zero open requests -> for
+prefill, the KV lease of its last work -> delete. At the deadline it goes in any case. An unknown load is not zero: then
+only the deadline ends it.
 """
 
 from dataclasses import dataclass
@@ -34,9 +35,15 @@ def drain_step(
     deadline_seconds: float,
     settings: Settings,
     hands_over_kv: bool,
+    listed: bool = False,
 ) -> Gone | Wait:
-    """What to do with a draining worker now. `hands_over_kv`: its decode peers may still read from it."""
+    """What to do with a draining worker now.
+
+    `hands_over_kv`: its decode peers may still read from it. `listed`: a router would still send work to it.
+    """
     assert pod.drain_started is not None
+    if pod.broken is not None and not pod.broken.finishes:
+        return Gone(pod.broken.reason)
     if not pod.started:
         return Gone("it never served")
     ends_at = pod.drain_started + deadline_seconds
@@ -44,13 +51,13 @@ def drain_step(
         left = "unknown load" if quiet.in_flight is None else f"{quiet.in_flight:g} requests open"
         return Gone(f"the drain deadline of {deadline_seconds:g} s passed with {left}")
     poll = min(settings.drain_poll_seconds, ends_at - now)
-    if quiet.idle_since is None or quiet.read_at is None:
+    if listed or quiet.idle_since is None or quiet.read_at is None:
         return Wait(poll)
     settled_at = pod.drain_started + settings.drain_settle_seconds
     # The first zero counts only once the router has let go; the second must be a later reading.
     if quiet.read_at - max(quiet.idle_since, settled_at) < settings.drain_quiet_seconds:
         return Wait(poll)
-    if hands_over_kv and pod.role == names.PREFILL:
+    if hands_over_kv and _lent_kv(pod, now, settings):
         # Its work may have ended any time up to the first zero after the router let go.
         last_work = max(settled_at, quiet.last_busy or 0.0)
         left_seconds = last_work + settings.kv_lease_seconds - now
@@ -58,3 +65,10 @@ def drain_step(
             return Wait(min(left_seconds, ends_at - now))
         return Gone("idle, and its KV lease is over")
     return Gone("idle")
+
+
+def _lent_kv(pod: PodView, now: float, settings: Settings) -> bool:
+    """Prefill workers do; one that became a decode worker a moment ago did."""
+    if pod.role == names.PREFILL:
+        return True
+    return pod.flipped_at is not None and now - pod.flipped_at < settings.kv_lease_seconds

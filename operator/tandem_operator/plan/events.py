@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tandem_api.reasons import Condition, EventReason, Reason
-from tandem_operator.plan.actions import Action, Create, Delete, Drain, Notice, Undrain
+from tandem_operator.plan.actions import Action, Create, Delete, Drain, Flip, Notice, Undrain
 
 # Reasons that mean that somebody should look.
 _FAULTS = frozenset(
@@ -31,13 +31,17 @@ def action_events(actions: Iterable[Action]) -> tuple[Notice, ...]:
         match action:
             case Create():
                 pod, reason = action.name, EventReason.WORKER_CREATED
-                text = f"{action.reason}: created {pod}"
+                pods = f" and {len(action.others)} more for its other nodes" if action.others else ""
+                text = f"{action.reason}: created {pod}{pods}"
             case Drain():
                 pod, reason = action.pod, EventReason.WORKER_DRAINING
                 text = f"{pod} leaves the router: {action.reason}"
             case Undrain():
                 pod, reason = action.pod, EventReason.WORKER_UNDRAINED
                 text = f"{pod} comes back to the router: {action.reason}"
+            case Flip():
+                pod, reason = action.pod, EventReason.ROLE_FLIPPED
+                text = f"{pod} becomes a {action.role} worker: {action.reason}"
             case Delete():
                 pod, reason = action.pod, EventReason.WORKER_DELETED
                 text = f"deleted {pod}: {action.reason}"

@@ -53,7 +53,13 @@ def worst(faults: Iterable[Fault]) -> Fault | None:
 
 
 def pod_fault(pod: PodView, *, now: float, stuck_seconds: float) -> Fault | None:
-    """The fault of one pod, or None while all is as it should be, starting included."""
+    """The fault of one worker, of several pods the most telling, or None while all is as it should be, starting
+    included."""
+    found = (_fault(each, now=now, stuck_seconds=stuck_seconds) for each in pod.pods)
+    return worst(fault for fault in found if fault is not None)
+
+
+def _fault(pod: PodView, *, now: float, stuck_seconds: float) -> Fault | None:
     if pod.gone_by is not None:
         if now > pod.gone_by + stuck_seconds:
             return Fault(

@@ -14,9 +14,16 @@ from tandem_operator.build.template_hash import template_hash
 from tandem_operator.observe.observed import Observed
 from tandem_operator.plan.actions import Plan
 from tandem_operator.plan.budget import gpu_budget
-from tandem_operator.plan.children import service_name, unwanted_objects, wanted_objects, wanted_pools
+from tandem_operator.plan.children import (
+    leaders_need_names,
+    service_name,
+    unwanted_objects,
+    wanted_objects,
+    wanted_pools,
+)
 from tandem_operator.plan.events import action_events, fault_events
 from tandem_operator.plan.marks import wanted_marks
+from tandem_operator.plan.routing import relists, unlists
 from tandem_operator.plan.settings import Settings
 from tandem_operator.plan.sizing import size
 from tandem_operator.plan.status import count_role, invalid_status, pool_status, service_status
@@ -34,23 +41,24 @@ def plan(observed: Observed, now: float, settings: Settings) -> Plan:
         status = invalid_status(observed, now=now)
         return Plan(status=status, events=fault_events(status, observed.status))
     wanted = targets(observed)
-    sizing = size(observed, wanted, now=now, settings=settings)
-    counts = [count_role(observed, target, sizing, now=now, settings=settings) for target in wanted.values()]
+    draft = size(observed, wanted, now=now, settings=settings)
+    counts = [count_role(observed, target, draft, now=now, settings=settings) for target in wanted.values()]
     conflict = _conflict(observed)
     status = service_status(
         observed, counts, service_name=service_name(observed), conflict=conflict, now=now, settings=settings
     )
     if observed.foreign or observed.refusals:
-        sizing.look_again(settings.look_again_seconds)
+        draft.look_again(settings.look_again_seconds)
     for pod in observed.pods:
         # Looked at again just after it should be gone: nothing else would tell that it is stuck.
         if pod.gone_by is not None and now <= pod.gone_by + settings.stuck_seconds:
-            sizing.look_again(pod.gone_by + settings.stuck_seconds + 1 - now)
+            draft.look_again(pod.gone_by + settings.stuck_seconds + 1 - now)
     return Plan(
         objects=wanted_objects(observed, wanted, settings),
         pools=wanted_pools(observed, wanted),
-        marks=wanted_marks(observed),
-        actions=tuple(sizing.actions),
+        marks=wanted_marks(observed) + relists(observed, now, settings),
+        actions=tuple(draft.actions),
+        unlists=unlists(observed, now, settings),
         removals=unwanted_objects(observed, wanted),
         pool_status={
             pool.name: pool_status(observed, pool.role)
@@ -58,8 +66,8 @@ def plan(observed: Observed, now: float, settings: Settings) -> Plan:
             if pool.role in wanted
         },
         status=status,
-        events=action_events(sizing.actions) + fault_events(status, observed.status),
-        requeue_seconds=sizing.requeue_seconds,
+        events=action_events(draft.actions) + fault_events(status, observed.status),
+        requeue_seconds=draft.requeue_seconds,
     )
 
 
@@ -69,6 +77,9 @@ def _conflict(observed: Observed) -> str | None:
     needed = sorted((kinds[plural], name) for plural, name in observed.foreign if plural in kinds)
     if observed.foreign >= {("services", observed.name), ("services", names.router_name(observed.name))}:
         needed.append(("Service", names.router_name(observed.name)))
+    leaders = names.leaders_name(observed.name)
+    if ("services", leaders) in observed.foreign and leaders_need_names(observed):
+        needed.append(("Service", leaders))
     if not needed:
         return None
     kind, name = needed[0]
@@ -91,10 +102,8 @@ def wants_load(observed: Observed) -> frozenset[str]:
         members = [pod for pod in observed.pods if pod.role == role and pod.member and pod.started]
         target = wanted.get(role)
         surplus = target is None or len(members) > target.replicas
-        outdated = target is not None and any(
-            pod.template_hash != template_hash(observed.name, observed.spec, observed.spec.roles[role])
-            for pod in members
-        )
+        present = template_hash(observed.name, observed.spec, observed.spec.roles[role]) if target else ""
+        outdated = target is not None and any(pod.template_hash != present for pod in members)
         if surplus or outdated or over_budget:
             asked |= {pod.name for pod in members}
     asked |= {pod.name for pod in observed.pods if pod.draining and pod.started}

@@ -44,15 +44,17 @@ def rollout_step(
     if unready and not _stuck_for_room(unready):
         return RolloutStep()
     if len(members) > target or unready or not room_for_surge:
+        # Where budget or cluster keep the role short of its target, it rolls out as many as it can have.
+        size = target if room_for_surge and not unready else min(target, len(members) - len(unready))
         return RolloutStep(
-            retire=_retirable(outdated, sick, members, observed, wanted_hash=wanted_hash, target=target)
+            retire=_retirable(outdated, sick, members, observed, wanted_hash=wanted_hash, size=size)
         )
     return RolloutStep(surge=len(members) == target)
 
 
 def _stuck_for_room(unready: Sequence[PodView]) -> bool:
     """Every new worker waits for hardware that an old one holds."""
-    return all("Insufficient " in pod.unschedulable for pod in unready)
+    return all(any("Insufficient " in each.unschedulable for each in pod.pods) for pod in unready)
 
 
 def _retirable(
@@ -62,13 +64,13 @@ def _retirable(
     observed: Observed,
     *,
     wanted_hash: str,
-    target: int,
+    size: int,
 ) -> PodView | None:
-    """The old worker to let go, never leaving fewer than target - 1 ready ones; an unready one costs nothing."""
+    """The old worker to let go, never leaving fewer than size - 1 ready ones; an unready one costs nothing."""
     if sick:
         return victims(sick, observed, wanted_hash=wanted_hash)[0]
     ready = sum(1 for pod in members if pod.ready)
-    if ready - 1 < target - 1:
+    if ready < size:
         return None
     return victims(outdated, observed, wanted_hash=wanted_hash)[0]
 

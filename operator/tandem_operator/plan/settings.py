@@ -15,10 +15,22 @@ class Settings:
     # Two zero readings at least this far apart make a worker idle.
     drain_quiet_seconds: float = 2.0
     drain_poll_seconds: float = 1.0
+    # A router whose watch stands hears of a label within a second; after this it is told.
+    router_hears_seconds: float = 2.0
+    # A worker that has served so long and is on no list yet is shown to the routers anew, no more often than this.
+    relist_seconds: float = 90.0
+    # How often the routers' lists are looked at when nothing happens.
+    router_check_seconds: float = 60.0
+    # A worker that changes its role goes on serving what is still open, so one zero reading after this is enough.
+    flip_settle_seconds: float = 1.0
+    # A role that lacks a worker waits so long for another role's to be free; after that a new one is started.
+    flip_wait_seconds: float = 20.0
     # Prefill keeps the KV cache of a finished prompt for its decode peer under a lease (NIXL: 30 s).
     kv_lease_seconds: float = 30.0
-    # A worker that failed for good is replaced no faster than this, so that a failing node is no fork bomb.
+    # A worker that failed for good is replaced no faster than this, and twice as late each time that its successor
+    # fails too, so that a failing node is no fork bomb.
     replace_failed_seconds: float = 10.0
+    most_rest_seconds: float = 300.0
     # A terminating pod is called stuck this long after the API server expected it gone.
     stuck_seconds: float = 30.0
     # How soon to look again at a name that somebody else has, or a write that was refused.

@@ -16,10 +16,11 @@ from tandem_operator.build.worker_pool import pool_selector
 from tandem_operator.observe.observed import Observed
 from tandem_operator.plan.budget import gpu_budget
 from tandem_operator.plan.conditions import Verdict, wire_conditions
+from tandem_operator.plan.draft import Draft
 from tandem_operator.plan.faults import Fault, pod_fault, rank, shorten, worst
+from tandem_operator.plan.kv_fit import kv_fit
 from tandem_operator.plan.rollout import updated_count
 from tandem_operator.plan.settings import Settings
-from tandem_operator.plan.sizing import Sizing
 from tandem_operator.plan.targets import Target
 
 _ROLE_CONDITION = {
@@ -60,7 +61,7 @@ class RoleCount:
 
 
 def count_role(
-    observed: Observed, target: Target, sizing: Sizing, *, now: float, settings: Settings
+    observed: Observed, target: Target, draft: Draft, *, now: float, settings: Settings
 ) -> RoleCount:
     assert observed.spec is not None
     wanted = template_hash(observed.name, observed.spec, observed.spec.roles[target.role])
@@ -83,8 +84,8 @@ def count_role(
         updated=updated,
         outdated=len(members) - updated,
         fault=worst(faults),
-        blocked=sizing.blocked.get(target.role),
-        uncounted=target.role in sizing.uncounted,
+        blocked=draft.blocked.get(target.role),
+        uncounted=target.role in draft.uncounted,
     )
 
 
@@ -209,6 +210,8 @@ def service_status(
                    if count.fault and count.fault.reason is Reason.INSUFFICIENT_KV_CACHE), None)  # fmt: skip
     if misfit is not None:
         verdicts.append(Verdict(Condition.KV_CACHE_FITS, "False", Reason.DOES_NOT_FIT, misfit.message))
+    elif observed.spec is not None and (arithmetic := kv_fit(observed.spec)) is not None:
+        verdicts.append(arithmetic)
     budget = gpu_budget(observed)
     gpus: dict[str, int] = {}
     if budget.used is not None:

@@ -32,6 +32,9 @@ class World:
         # version may, for an object also goes out of view when it loses the label that is watched for.
         self._gone: dict[str, int] = {}
         self._gone_order: deque[str] = deque()
+        # Uid -> when it should be gone, of objects whose deletion we have asked for. What the server said before it
+        # did that may reach us after its answer, and must not call it off.
+        self._ending: dict[str, str] = {}
 
     # --- feeding -----------------------------------------------------------------------------------------
     def put(self, kind: Kind, manifest: Manifest) -> ServiceKey | None:
@@ -47,7 +50,12 @@ class World:
             return None
         # By far the largest part of an object, and nobody here reads it.
         metadata.pop("managedFields", None)
+        expected = self._ending.get(metadata.get("uid", ""))
+        if expected is not None:
+            metadata.setdefault("deletionTimestamp", expected)
         self._forget(place)
+        if known is not None and known["metadata"].get("uid") != metadata.get("uid"):
+            self._ending.pop(known["metadata"].get("uid", ""), None)
         self._objects[place] = manifest
         key = service_of(manifest)
         if key is not None:
@@ -72,6 +80,7 @@ class World:
         known = self._objects.get((kind.plural, namespace, name))
         if known is not None and known["metadata"].get("uid") == uid:
             known["metadata"].setdefault("deletionTimestamp", gone_by)
+            self._ending[uid] = gone_by
 
     def mark(self) -> int:
         """A point in time, for `replace`."""
@@ -127,6 +136,7 @@ class World:
     def _bury(self, uid: str, version: int) -> None:
         if not uid:
             return
+        self._ending.pop(uid, None)
         if uid not in self._gone:
             self._gone_order.append(uid)
             if len(self._gone_order) > _REMEMBERED_DELETIONS:

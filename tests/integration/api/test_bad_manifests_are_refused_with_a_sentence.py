@@ -56,6 +56,7 @@ def test_a_good_manifest_is_accepted(kubectl_apply: Apply) -> None:
         changed("spec", "prefill", "minReplicas", to=0),
         changed("spec", "prefill", "template", to={"spec": {"nodeSelector": {"gpu": "h100"}}}),
         changed("spec", "model", "uri", to="pvc://weights/llama"),
+        changed("spec", "prefill", to={"gpus": 8, "nodes": 2, "pipelineParallel": 1}),
         changed("spec", "engine", "chunkedPrefill", to={"enabled": False, "maxBatchedTokens": 16384}),
     ],
 )  # fmt: skip
@@ -93,6 +94,14 @@ def test_other_good_manifests_are_accepted(kubectl_apply: Apply, manifest: dict[
             changed("spec", "prefill", "engine", to={"extraArgs": ["--max-num-seqs=4"]}),
             "use that field instead",
         ),
+        (changed("spec", "engine", "extraArgs", to=["--node-rank=1"]), "a flag that Tandem sets itself"),
+        (changed("spec", "engine", "extraArgs", to=["-tp", "4"]), "a flag that Tandem sets itself"),
+        (
+            changed("spec", "prefill", to={"gpus": 8, "nodes": 2, "pipelineParallel": 3}),
+            "pipelineParallel must divide nodes x gpus",
+        ),
+        (changed("spec", "decode", to={"gpus": 8, "nodes": 2}), "set decode.pipelineParallel: 1"),
+        (changed("spec", "decode", "nodes", to=0), "should be greater than or equal to 1"),
         (changed("spec", "engine", "chunkedPrefill", "longPromptThreshold", to=4096), "must not exceed"),
         (
             changed("spec", "engine", "chunkedPrefill", to={"enabled": False, "maxBatchedTokens": 8192}),

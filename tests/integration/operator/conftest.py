@@ -182,8 +182,9 @@ class Place:
             self.run(pod)
         return pods
 
-    def run_router(self, service: str) -> None:
+    def run_router(self, service: str, ip: str | None = None) -> None:
         """No deployment controller's pods run here: say for them that the router is there."""
+        addresses = {"podIP": ip, "podIPs": [{"ip": ip}]} if ip else {}
         name = names.router_name(service)
         path = self.path("deployments", name, group="apps/v1")
         eventually(
@@ -199,6 +200,7 @@ class Place:
                 pod,
                 {
                     "phase": "Running",
+                    **addresses,
                     "conditions": [{"type": "Ready", "status": "True"}],
                     "containerStatuses": [
                         {

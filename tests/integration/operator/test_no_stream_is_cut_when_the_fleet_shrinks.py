@@ -44,7 +44,7 @@ class LiveFleet:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._block = f"127.{os.getpid() % 200 + 20}.{int(time.time()) % 250}"
         self._running: set[str] = set()
-        self.port = 0
+        self.host, self.port = "127.0.0.1", 0
 
     def _start(self, command: list[str], log: str, **environment: str) -> subprocess.Popen[bytes]:
         with (self.folder / log).open("ab") as output:
@@ -95,14 +95,21 @@ class LiveFleet:
             },
         )
 
-    def run_router(self, service: str) -> None:
+    def run_router(
+        self,
+        service: str,
+        *,
+        kubeconfig: Path | None = None,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+    ) -> None:
         """vllm-router with the Deployment's own arguments, save for addresses and ports."""
         path = self.place.path("deployments", names.router_name(service), group="apps/v1")
         deployment = self.place.cluster.api.get(path)
         words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-        self.port, metrics = free_port(), free_port()
+        self.host, self.port, metrics = host, port or free_port(), free_port()
         here = {
-            "0.0.0.0": "127.0.0.1",
+            "0.0.0.0": host,
             str(names.ROUTER_PORT): str(self.port),
             str(names.ROUTER_METRICS_PORT): str(metrics),
         }
@@ -112,12 +119,13 @@ class LiveFleet:
             "vllm_router.launch_router",
             *(here.get(word, word) for word in words),
         ]
-        self._start(command, "router.log", KUBECONFIG=str(self.place.cluster.kubeconfig))
-        eventually(lambda: answers("127.0.0.1", self.port, "/readiness") == 200, seconds=60)
+        config = kubeconfig or self.place.cluster.kubeconfig
+        self._start(command, "router.log", KUBECONFIG=str(config))
+        eventually(lambda: answers(host, self.port, "/readiness") == 200, seconds=60)
 
     def ask(self, tokens: int = 4) -> tuple[int, str]:
         """One streamed completion through the router: status and the whole body."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
         body = {"model": "tiny", "prompt": "hello " * 50, "max_tokens": tokens, "stream": True}
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()

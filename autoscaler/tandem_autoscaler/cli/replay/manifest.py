@@ -1,15 +1,10 @@
-"""The manifest, read with the API's own models and seen with the autoscaler's own eyes."""
+"""The manifest as the autoscaler sees it, with what replay asks of it."""
 
-import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
-
-import yaml
-from pydantic import ValidationError
 
 from tandem_api import names
 from tandem_api.inference_service import InferenceServiceSpec
+from tandem_autoscaler.cli import manifest
 from tandem_autoscaler.cli.mistake import Mistake
 from tandem_autoscaler.fleet.observe import observe
 from tandem_autoscaler.fleet.service import Service, Targets
@@ -29,18 +24,10 @@ class Wish:
 
 def read(filename: str) -> Wish:
     """The one InferenceService in the file (`-`: stdin). Raises Mistake."""
-    manifest = _only(filename, _documents(filename))
-    metadata = manifest.get("metadata")
-    if not isinstance(metadata, dict):
-        raise Mistake(f"{filename}: metadata is missing")
-    name = _text(filename, "name", metadata.get("name"))
-    namespace = _text(filename, "namespace", metadata.get("namespace", "default"))
-    try:
-        spec = InferenceServiceSpec.model_validate(manifest.get("spec") or {})
-    except ValidationError as error:
-        raise Mistake(f"{filename}: {_paths(error)}") from None
+    found_one = manifest.read(filename)
+    name, namespace, spec = found_one.name, found_one.namespace, found_one.spec
     _check(filename, name, spec)
-    plain = {"metadata": {"namespace": namespace, "name": name}, "spec": manifest["spec"]}
+    plain = {"metadata": {"namespace": namespace, "name": name}, "spec": found_one.raw_spec}
     pools = [
         {
             "metadata": {"namespace": namespace, "name": names.pool_name(name, role)},
@@ -54,45 +41,6 @@ def read(filename: str) -> Wish:
     service = replace(found[0], mode="Auto")
     assert service.targets is not None, "checked above"
     return _replayable(Wish(spec, service, service.targets))
-
-
-def _text(filename: str, field: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise Mistake(f"{filename}: metadata.{field} must be a text")
-    return value
-
-
-def _documents(filename: str) -> list[Any]:
-    try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
-        return list(yaml.safe_load_all(text))
-    except OSError as error:
-        raise Mistake(f"{filename}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise Mistake(f"{filename}: this is no text in UTF-8") from None
-    except yaml.MarkedYAMLError as error:
-        at = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise Mistake(f"{filename}{at}: this is no YAML: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise Mistake(f"{filename}: this is no YAML: {' '.join(str(error).split())}") from None
-
-
-def _only(filename: str, documents: list[Any]) -> dict[str, Any]:
-    found = [one for one in documents if isinstance(one, dict) and one.get("kind") == names.INFERENCE_SERVICE]
-    if len(found) != 1:
-        what = "no InferenceService" if not found else f"{len(found)} InferenceServices; replay takes one"
-        raise Mistake(f"{filename}: the file holds {what}")
-    if found[0].get("apiVersion") != names.API_VERSION:
-        raise Mistake(f"{filename}: apiVersion is {found[0].get('apiVersion')}, and not {names.API_VERSION}")
-    return found[0]
-
-
-def _paths(error: ValidationError) -> str:
-    """Each fault with the path of its field."""
-    return "; ".join(
-        f"{'.'.join(('spec', *(str(part) for part in fault['loc'])))}: {fault['msg'].removeprefix('Value error, ')}"
-        for fault in error.errors()
-    )
 
 
 def _check(filename: str, name: str, spec: InferenceServiceSpec) -> None:

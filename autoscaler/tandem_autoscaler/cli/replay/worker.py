@@ -1,15 +1,15 @@
 """Which worker of the catalogue a manifest means: by its model, precision, GPUs per worker and node selector."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tandem_api import names
 from tandem_api.inference_service import InferenceServiceSpec
+from tandem_api.sizing.gpus import gpu_named
+from tandem_api.sizing.spec import node_labels
 from tandem_autoscaler.cli.mistake import Mistake
 from tandem_autoscaler.cli.replay.manifest import Wish
-from tandem_autoscaler.model.priors import gpu_named
 from tandem_autoscaler.simulator.catalogue import catalogue
 from tandem_autoscaler.simulator.hardware import Hardware
 
@@ -61,7 +61,8 @@ def _guessed(spec: InferenceServiceSpec) -> str:
             f"spec.prefill.gpus and spec.decode.gpus differ, and replay simulates one kind of worker; choose it with "
             f"--hardware, of {_listed(known)}"
         )
-    products = {gpu.name for text in _node_labels(spec) if (gpu := gpu_named(text)) is not None}
+    labels = [text for role in spec.roles.values() for text in node_labels(role)]
+    products = {gpu.name for text in labels if (gpu := gpu_named(text)) is not None}
     if len(products) != 1:
         what = (
             "does not say which GPU its workers have"
@@ -92,24 +93,6 @@ def _is_fp8(spec: InferenceServiceSpec) -> bool:
         *(r.engine.quantization for r in spec.roles.values() if r.engine is not None),
     ]
     return "fp8" in asked or "fp8" in spec.model.uri.lower()
-
-
-def _node_labels(spec: InferenceServiceSpec) -> Iterator[str]:
-    """Values of node labels that the pods ask for, by selector or by required affinity."""
-    for pool in spec.roles.values():
-        pod = (pool.template or {}).get("spec")
-        if not isinstance(pod, dict):
-            continue
-        selector = pod.get("nodeSelector")
-        if isinstance(selector, dict):
-            yield from map(str, selector.values())
-        wanted: Any = pod.get("affinity")
-        for key in ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
-            wanted = wanted.get(key) if isinstance(wanted, dict) else None
-        for term in wanted if isinstance(wanted, list) else ():
-            for expression in (term.get("matchExpressions") or ()) if isinstance(term, dict) else ():
-                if isinstance(expression, dict) and expression.get("operator") == "In":
-                    yield from map(str, expression.get("values") or ())
 
 
 def _listed(some: Iterable[str]) -> str:

@@ -1,0 +1,53 @@
+"""Routers whose list is not what the workers are: told so, each by itself.
+
+Two ways to be wrong. A worker that left is still listed: it is taken off the list. A worker that serves is not listed:
+its label goes for a moment, for that is what a router that once had it takes as news.
+"""
+
+from tandem_api import names
+from tandem_operator.observe.observed import Observed
+from tandem_operator.observe.timestamp import format_time, parse_time
+from tandem_operator.plan.actions import Mark, Unlist
+from tandem_operator.plan.settings import Settings
+
+
+def unlists(observed: Observed, now: float, settings: Settings) -> tuple[Unlist, ...]:
+    """Entries that a router should have dropped by now, had it heard of it."""
+    living = [pod for pod in observed.pods if not pod.finished]
+    by_address = {pod.ip: pod for pod in living if pod.ip}
+    # The router may have heard of a new worker's address before us.
+    all_known = len(by_address) == len(living)
+    found = []
+    for routing in observed.routings:
+        for address, url in sorted(routing.workers.items()):
+            pod = by_address.get(address)
+            if pod is None:
+                if not all_known and address not in observed.former_addresses:
+                    continue
+                why = f"{address} is no worker of this service"
+            elif pod.terminating:
+                why = f"{pod.name} is being deleted"
+            elif pod.draining:
+                assert pod.drain_started is not None
+                if now - pod.drain_started < settings.router_hears_seconds:
+                    continue
+                why = f"{pod.name} has left the router"
+            else:
+                continue
+            found.append(Unlist(routing.router, routing.ip, url, why))
+    return tuple(found)
+
+
+def relists(observed: Observed, now: float, settings: Settings) -> tuple[Mark, ...]:
+    """Workers that have served for long and that a router still does not list."""
+    marks = []
+    for pod in observed.pods:
+        if not (pod.member and pod.ready and pod.serving and pod.ip) or pod.ready_since is None:
+            continue
+        unknown_to = [routing.router for routing in observed.routings if pod.ip not in routing.workers]
+        told = parse_time(pod.annotations.get(names.ANNOTATION_RELISTED_AT))
+        since = max(pod.ready_since, told or 0.0, pod.flipped_at or 0.0)
+        if unknown_to and now - since >= settings.relist_seconds:
+            annotations = {names.ANNOTATION_RELISTED_AT: format_time(now)}
+            marks.append(Mark(pod.name, pod.uid, {names.LABEL_SERVING: None}, annotations))
+    return tuple(marks)
