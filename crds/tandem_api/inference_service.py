@@ -256,7 +256,7 @@ class Autoscaling(Wire):
         "service's own demand has moved within a cold start.",
     )
     demand_percentile: int = Field(
-        default=80,
+        default=85,
         ge=50,
         le=99,
         description="How surely the demand until new workers serve is covered: more costs GPUs and saves misses. "

@@ -156,3 +156,19 @@ def test_a_decision_is_a_sentence_with_numbers() -> None:
         "allowed 4.0%",
     ):
         assert part in message, message
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_how_many_sequences_the_kv_cache_holds_does_not_depend_on_how_many_workers_there_are(
+    workers: int,
+) -> None:
+    """Twenty sequences fill half of a worker's cache: 0.92 of it hold 37, in every fleet."""
+    scene = Scene(prefill=1, decode=workers, targets=Targets(1.0, 10.0))
+    for _ in range(16):
+        scene.prompts(1.0)
+        # By Little's law: 4 answers/s of 250 tokens at 20 ms are 20 sequences.
+        scene.answers(4.0 * workers, tokens=250, seconds_per_token=0.02, batch=20)
+        for decode in scene.of(D):
+            decode.kv = 0.5
+        scene.tick(apply=False)
+    assert scene.decision(D).numbers["batchLimit"] == pytest.approx(37, rel=0.05)

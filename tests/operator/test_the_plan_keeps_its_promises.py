@@ -199,6 +199,19 @@ def test_pods_of_an_earlier_service_of_this_name_count_against_the_budget() -> N
     assert len(fleet.pods()) == 1
 
 
+def test_an_earlier_services_pod_whose_gpus_cannot_be_told_stops_growth() -> None:
+    fleet = Fleet(colocated(gpuBudget=4))
+    fleet.step()
+    old = copy.deepcopy(fleet.pod("chat-0"))
+    old["metadata"]["ownerReferences"][0]["uid"] = "an-earlier-one"
+    old["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    old["spec"]["containers"][0].pop("resources")
+    fleet = Fleet(colocated(gpuBudget=4))
+    fleet.objects[("pods", "chat-0")] = old
+    fleet.step()
+    assert len(fleet.pods()) == 1
+
+
 def test_a_change_of_mode_never_leaves_the_service_without_a_routable_worker() -> None:
     fleet = Fleet()
     fleet.settle()

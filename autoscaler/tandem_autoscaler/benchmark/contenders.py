@@ -75,9 +75,9 @@ _DYNAMO = Contender(
     uses_model=True,
 )
 
-_LEVERS = {"late_demotion": True, "undrain": True}
-_QUANTILES = tuple({"demand_quantile": q} for q in (0.5, 0.65, 0.8, 0.9, 0.97))
-_DEFAULT = {"demand_quantile": 0.8}
+_LEVERS = {"late_demotion": True, "undrain": True, "flips": True}
+_QUANTILES = tuple({"demand_quantile": q} for q in (0.5, 0.65, 0.85, 0.92, 0.97))
+_DEFAULT = {"demand_quantile": 0.85}
 
 
 def _without(what: str, levers: Mapping[str, Any], **constants: Any) -> Contender:
@@ -87,8 +87,9 @@ def _without(what: str, levers: Mapping[str, Any], **constants: Any) -> Contende
 # Ours, and ours without one lever each.
 _OURS = (
     Contender(OURS, _ours, _DEFAULT, _QUANTILES, _LEVERS, uses_model=True),
-    _without("demotion", {"undrain": True}),
-    _without("undrain", {"late_demotion": True}),
+    _without("demotion", {"undrain": True, "flips": True}),
+    _without("undrain", {"late_demotion": True, "flips": True}),
+    _without("flips", {"late_demotion": True, "undrain": True}),
     _without("levers", {}),
     _without("forecast", _LEVERS, headroom=0.25),
 )

@@ -121,7 +121,7 @@ def need_decode(
         return Need(0, "no tokens are asked for", numbers)
     if not model.known:
         return Need(None, "no token has been timed yet", numbers)
-    batch, feasible = batch_limit(model, pool, targets, settings, _kv_per_sequence(load))
+    batch, feasible = batch_limit(model, pool, targets, settings, _kv_per_sequence(load, ready))
 
     def needed(demand: float) -> int:
         if not feasible:
@@ -163,8 +163,12 @@ def need_decode(
     return Need(workers, because, numbers, feasible, why_not, 0.0, now * model.seconds(1.0), keep)
 
 
-def _kv_per_sequence(load: Load) -> float | None:
-    """Share of a worker's KV cache that one sequence holds; None while too little is in use to tell."""
-    if load.decode_kv is None or not load.decode_running or load.decode_kv < 0.1 or load.decode_running < 1.0:
+def _kv_per_sequence(load: Load, ready: int) -> float | None:
+    """Share of a worker's KV cache that one sequence holds; None while too little is in use to tell.
+
+    The fullest worker's use by the mean number of sequences of a worker: rather too much than too little.
+    """
+    each = (load.decode_running or 0.0) / max(ready, 1)
+    if load.decode_kv is None or load.decode_kv < 0.1 or each < 1.0:
         return None
-    return load.decode_kv / load.decode_running
+    return load.decode_kv / each

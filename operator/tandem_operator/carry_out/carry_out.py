@@ -214,7 +214,10 @@ class CarryOut:
             )
         except Conflict:
             live = await self._cluster.get(WORKER_POOL, observed.namespace, name)
-            if live is not None and self._is_ours(live, WORKER_POOL, observed, findings):
+            if live is None:
+                # It went between the two; nothing else would bring the next look.
+                findings.look_again_seconds = 1.0
+            elif self._is_ours(live, WORKER_POOL, observed, findings):
                 self._take_in(findings, WORKER_POOL, live)
         except Rejected as error:
             findings.refusals.append(Refusal(f"{WORKER_POOL.plural}/{name}", str(error)))

@@ -28,7 +28,7 @@ def observe(
     workers: list[PodView] = []
     routers: list[PodView] = []
     strangers: set[str] = set(taken_names)
-    leftover_gpus = 0
+    leftover_gpus: int | None = 0
     pools: dict[str, PoolView] = {}
     own: dict[ChildKey, Manifest] = {}
     for (plural, name), manifest in children.items():
@@ -43,7 +43,8 @@ def observe(
                 strangers.add(name)
                 view = view_pod(manifest, container=names.ENGINE_CONTAINER, gpu_resources=resources)
                 if not view.finished:
-                    leftover_gpus += view.gpus or 0
+                    known = leftover_gpus is not None and view.gpus is not None
+                    leftover_gpus = (leftover_gpus or 0) + (view.gpus or 0) if known else None
         elif mine:
             own[(plural, name)] = manifest
             if plural == WORKER_POOL.plural:

@@ -67,7 +67,7 @@ class Observed:
     # Names of pods whose creation had no answer: each may be there, or not.
     unanswered: frozenset[str] = frozenset()
     # GPUs held by pods of an earlier service of this name that are still ending.
-    leftover_gpus: int = 0
+    leftover_gpus: int | None = 0
     pools: Mapping[str, PoolView] = field(default_factory=dict)
     # Live children that are ours, as the API server has them.
     children: Mapping[ChildKey, Manifest] = field(default_factory=dict)

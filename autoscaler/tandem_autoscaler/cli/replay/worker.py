@@ -54,7 +54,7 @@ def _guessed(spec: InferenceServiceSpec) -> str:
             f"no worker is known for model {spec.model.uri}; choose the nearest one with --hardware, "
             f"of {_listed(catalogue())}"
         )
-    gpus = {pool.gpus for pool in spec.roles.values()}
+    gpus = {pool.total_gpus for pool in spec.roles.values()}
     known = [name for name in catalogue() if model in name and not name.endswith(_INTERPOLATED)]
     if len(gpus) > 1:
         raise Mistake(

@@ -49,7 +49,7 @@ class TandemPolicy(AutoscalerPolicy):
     """The arguments are those of `spec.autoscaling`; `settings` is for ablations."""
 
     def __init__(
-        self, *, tick_seconds: float = TICK_SECONDS, demand_quantile: float = 0.8, headroom: float | None = None,
+        self, *, tick_seconds: float = TICK_SECONDS, demand_quantile: float = 0.85, headroom: float | None = None,
         confirm_seconds: float = 60.0, settings: Settings | None = None,
     ) -> None:  # fmt: skip
         def service_for(fleet: Fleet) -> Service:
