@@ -170,6 +170,21 @@ def test_the_same_snapshot_twice_without_time_passing_is_the_same_decision(story
             }
 
 
+def test_workers_that_have_just_answered_again_are_not_heard_twice_by_one_snapshot() -> None:
+    """Found by the test above: the second look took the first for the second tick in a row."""
+    scene = Troubled(prefill=2, decode=2, confirm_seconds=5.0)
+    for _ in range(14):
+        scene.live(Scripted(prompts=2.0))
+    away, back = ((Happening(kind, 0, "finished_total", math.nan),) for kind in ("unready", "ready"))
+    for prompts, happened in ((5.0, ()), (0.0, ()), (0.0, ()), (0.0, away), (0.0, back)):
+        lived = scene.live(Scripted(prompts, 1.0, 1.0, 1.0, happened))
+    _, again = decide(
+        lived.state, lived.service, lived.snapshot, scene.settings, wall_seconds=lived.wall_seconds
+    )
+    assert [d.target for d in again.decisions.values()] == [d.target for d in lived.decisions.values()]
+    assert min(memory.fresh_ticks for memory in lived.state.roles.values()) == 1
+
+
 @examples(0.4)
 @given(stories(), st.randoms(use_true_random=False))
 def test_neither_the_order_nor_the_names_of_pods_matter(story: list[Scripted], random: Any) -> None:

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tandem_api import names
 from tandem_operator.observe.observe import observe
+from tandem_operator.observe.timestamp import format_time
 from tandem_operator.plan.actions import Create
 from tandem_operator.plan.plan import plan
 from tests.operator.fleet import SETTINGS, Fleet, colocated, spec
@@ -236,3 +237,40 @@ def test_a_change_of_mode_gets_through_even_when_the_old_roles_hold_the_whole_bu
     fleet.service["spec"] = colocated(gpuBudget=2)
     fleet.settle()
     assert fleet.counts() == {"workers": 1}
+
+
+def test_the_old_roles_stay_while_a_router_of_before_still_ends() -> None:
+    """Clients keep their connections to it: what comes by them is served by the old roles."""
+    fleet = Fleet()
+    fleet.settle()
+    fleet.service["spec"] = colocated()
+    ending = {
+        "metadata": {
+            "name": "chat-router-old", "uid": "old-router", "deletionTimestamp": format_time(fleet.now + 60),
+            "labels": {names.LABEL_SERVICE: "chat", names.LABEL_COMPONENT: names.COMPONENT_ROUTER},
+        },
+        "spec": {"containers": []}, "status": {"phase": "Running", "podIP": "10.0.0.9"},
+    }  # fmt: skip
+    current = copy.deepcopy(ending)
+    current["metadata"] |= {"name": "chat-router-new", "uid": "new-router"}
+    del current["metadata"]["deletionTimestamp"]
+    fleet.objects[("pods", "chat-router-new")] = current
+    fleet.objects[("pods", "chat-router-old")] = ending
+    for _ in range(50):
+        fleet.step()
+        fleet.run(pod["metadata"]["name"] for pod in fleet.pods() if "router" not in pod["metadata"]["name"])
+        fleet_router_rolls_out(fleet)
+        assert {"prefill", "decode"} <= {pod.role for pod in fleet.observed().pods if pod.serving}
+        fleet.now += 1
+    # It should have been gone by now: its node is lost, and nobody waits for it any longer.
+    fleet.now += 20
+    fleet.step()
+    assert {pod.role for pod in fleet.observed().pods if pod.serving} == {"workers"}
+
+
+def fleet_router_rolls_out(fleet: Fleet) -> None:
+    router = fleet.objects[("deployments", "chat-router")]
+    router["status"] = {
+        "observedGeneration": router["metadata"]["generation"], "replicas": 1, "readyReplicas": 1,
+        "updatedReplicas": 1,
+    }  # fmt: skip

@@ -50,7 +50,7 @@ def decide(
         snapshot = replace(snapshot, taken_at_seconds=now)
     history = state.history.advance(service, snapshot)
     counts = {role: count(service, role, snapshot, history) for role in service.pools}
-    state = _look(state, history, service, counts, settings)
+    state = _look(state, history, service, counts, settings, news=news)
     targets = service.targets
     ttft, tpot = (
         of_users(state.history, service, targets, settings.window_seconds) if targets else (None, None)
@@ -123,6 +123,8 @@ def _look(
     service: Service,
     counts: dict[str, RoleCount],
     settings: Settings,
+    *,
+    news: bool,
 ) -> ServiceState:
     """The newest history, cold starts, how long each role has been heard, and ticks without any series we know."""
     cold = {}
@@ -139,7 +141,7 @@ def _look(
         good = counted.ready > 0 and counted.coverage >= settings.coverage
         roles[role] = replace(
             memory,
-            fresh_ticks=memory.fresh_ticks + 1 if good else 0,
+            fresh_ticks=memory.fresh_ticks + news if good else 0,
             heard_at_seconds=now if good else memory.heard_at_seconds,
             ready=counted.ready,
             grew_at_seconds=now if counted.ready > memory.ready else memory.grew_at_seconds,
@@ -148,7 +150,7 @@ def _look(
         state,
         history=history,
         cold_starts=cold,
-        unmatched_ticks=state.unmatched_ticks + 1 if unmatched else 0,
+        unmatched_ticks=state.unmatched_ticks + news if unmatched else 0,
         roles=roles,
     )
 

@@ -83,14 +83,25 @@ def _router_must_wait(observed: Observed, targets: dict[str, Target]) -> bool:
     return old and not new_roles_serve(observed, targets)
 
 
-def router_has_turned(observed: Observed, settings: Settings) -> bool:
-    """Do all router pods run with the present mode's selectors? Only then may the old roles' workers leave."""
+def router_has_turned(observed: Observed, settings: Settings, *, now: float) -> bool:
+    """Do all router pods run with the present mode's selectors? Only then may the old roles' workers leave.
+
+    A router of before that is still ending counts too: connections that clients keep open bring it new requests.
+    """
     spec = observed.spec
     assert spec is not None
     if spec.router.replicas == 0 or observed.is_foreign(DEPLOYMENT, names.router_name(observed.name)):
         return True
     live = observed.child(DEPLOYMENT, names.router_name(observed.name))
     if live is None:
+        return False
+    # One that should be gone by now, on a node that is lost, is not waited for.
+    there = [
+        pod
+        for pod in observed.router_pods
+        if not pod.finished and (pod.gone_by is None or now <= pod.gone_by)
+    ]
+    if len(there) > spec.router.replicas:
         return False
     wanted = router_deployment(
         namespace=observed.namespace,

@@ -158,7 +158,11 @@ def _leave_old_roles(
 ) -> None:
     """After a change of mode: the old roles' workers go only when the new ones serve and are routed to (D8, D9)."""
     old = [pod for pod in observed.pods if pod.role not in targets and pod.member]
-    if not old or not new_roles_serve(observed, targets) or not router_has_turned(observed, settings):
+    if (
+        not old
+        or not new_roles_serve(observed, targets)
+        or not router_has_turned(observed, settings, now=now)
+    ):
         return
     for pod in old:
         reason = f"the service has no role {pod.role or 'unknown'} any more"

@@ -78,7 +78,9 @@ def test_a_worker_that_never_served_goes_at_once(place: Place, operator: Operato
 
 
 def test_the_gpu_budget_holds_while_another_worker_still_drains(place: Place, operator: Operator) -> None:
-    place.apply("chat", disaggregated(gpuBudget=3))
+    # Other flags for decode, so that no worker can change its role.
+    decode = {"minReplicas": 1, "maxReplicas": 8, "engine": {"maxSequences": 32}}
+    place.apply("chat", disaggregated(gpuBudget=3, decode=decode))
     place.run_all("chat", count=2)
     place.scale("chat-prefill", 2)
     place.run_all("chat", count=3)
@@ -95,6 +97,26 @@ def test_the_gpu_budget_holds_while_another_worker_still_drains(place: Place, op
     # Prefill hands over KV: it stays for its lease of 30 s.
     eventually(lambda: len(place.workers("chat", role="decode")) == 2, seconds=60)
     assert len(place.workers("chat")) == 3
+
+
+def test_a_worker_changes_its_role_within_seconds_once_it_is_idle(place: Place, operator: Operator) -> None:
+    place.apply("chat", disaggregated(gpuBudget=3))
+    place.run_all("chat", count=2)
+    place.scale("chat-prefill", 2)
+    before = {pod["metadata"]["uid"] for pod in place.run_all("chat", count=3)}
+    eventually(lambda: place.service("chat")["status"]["summary"] == "3/3")
+    for engine in place.engines.values():
+        engine.running = 1.0
+
+    place.scale("chat-prefill", 1)
+    place.scale("chat-decode", 2)
+    leaving = eventually(lambda: place.workers("chat", serving=False))[0]["metadata"]["name"]
+    assert len(place.workers("chat", role="decode")) == 1
+    place.engines[leaving].running = 0.0
+    eventually(lambda: len(place.workers("chat", role="decode", serving=True)) == 2, seconds=5)
+    assert {pod["metadata"]["uid"] for pod in place.workers("chat")} == before
+    told = [item["message"] for item in place.items("events") if item["reason"] == "RoleFlipped"]
+    assert told == [f"{leaving} becomes a decode worker: decode 1 -> 2, and prefill has one too many"]
 
 
 def test_zero_workers_are_zero(place: Place, operator: Operator) -> None:
