@@ -128,7 +128,11 @@ class Kept(Promises):
         self._live: Manifest | None = None
         # What a process knew of the object that it writes, when it sent the write that is under way.
         self._known: dict[OperatorProcess, str | None] = {}
+        # Uids of all services that there ever were: a process with a stale view may still work for one that is gone.
         self._owners: set[str] = set()
+
+    def service_made(self, service: Manifest) -> None:
+        self._owners.add(service["metadata"]["uid"])
 
     def promise(self, holds: bool, sentence: str) -> None:
         if not holds:
@@ -141,7 +145,6 @@ class Kept(Promises):
 
     def before(self, process: OperatorProcess, write: Write) -> None:
         self._live = self._server.get(write.kind, write.name)
-        self._owners |= {service["metadata"]["uid"] for service in self._server.all(INFERENCE_SERVICE)}
         if write.kind == EVENT or self._live is None or write.verb == "create":
             return
         if write.kind != INFERENCE_SERVICE:

@@ -96,7 +96,7 @@ class Scene:
 
     def make_service(self) -> None:
         if self.server.get(INFERENCE_SERVICE, "chat") is None:
-            self.server.create(
+            made = self.server.create(
                 INFERENCE_SERVICE,
                 {
                     "apiVersion": names.API_VERSION,
@@ -105,6 +105,7 @@ class Scene:
                     "spec": self._spec(),
                 },
             )
+            self.promises.service_made(made)
 
     def delete_service(self) -> None:
         if self.server.get(INFERENCE_SERVICE, "chat") is not None:
