@@ -27,6 +27,14 @@ def test_a_hundred_conversations_of_4k_fit_one_h100_and_of_32k_do_not() -> None:
     assert place(LLAMA_70B, H100, 8, Demand(sequences=100, context=16384)).kv_bytes == 500 * GIB
 
 
+def test_pipeline_stages_keep_other_layers_and_no_copies() -> None:
+    """Eight KV heads over two stages of eight GPUs: no more of a sequence than over eight GPUs."""
+    stages = place(LLAMA_70B, H100, 16, Demand(), tensor_parallel=8).memory
+    assert stages.kv_bytes_per_sequence == place(LLAMA_70B, H100, 8, Demand()).memory.kv_bytes_per_sequence
+    one_group = place(LLAMA_70B, H100, 16, Demand()).memory
+    assert one_group.kv_bytes_per_sequence == 2 * stages.kv_bytes_per_sequence
+
+
 def test_steps_per_second_are_bandwidth_over_weights() -> None:
     assert ceilings(LLAMA_8B, H100, batch=1, context=0).steps_per_second == pytest.approx(209, abs=1)
     assert ceilings(LLAMA_70B, H100, gpus=2, batch=1, context=0).steps_per_second == pytest.approx(48, abs=1)

@@ -180,7 +180,10 @@ def fit(
         ),
         reserve_bytes=reserve_bytes,
         usable_bytes=int(memory_bytes * gpus * utilization),
-        kv_bytes_per_sequence=kv_bytes_per_sequence(architecture, max_model_len, dtype=kv_dtype, gpus=gpus),
+        # Only the ranks of one stage keep copies of a KV head; another stage keeps other layers.
+        kv_bytes_per_sequence=kv_bytes_per_sequence(
+            architecture, max_model_len, dtype=kv_dtype, gpus=tensor_parallel or gpus
+        ),
         max_model_len=max_model_len,
     )
 
