@@ -172,3 +172,16 @@ def test_how_many_sequences_the_kv_cache_holds_does_not_depend_on_how_many_worke
             decode.kv = 0.5
         scene.tick(apply=False)
     assert scene.decision(D).numbers["batchLimit"] == pytest.approx(37, rel=0.05)
+
+
+def test_one_sequence_that_fills_its_worker_fills_one_worker_however_many_idle_beside_it() -> None:
+    """Two answers in a fleet of four: the fuller worker's 0.9 are one sequence's, not half a one's."""
+    scene = Scene(prefill=1, decode=4, targets=Targets(1.0, 10.0))
+    for _ in range(16):
+        scene.prompts(1.0)
+        # 0.4 answers/s of 250 tokens at 20 ms are two sequences.
+        scene.answers(0.4, tokens=250, seconds_per_token=0.02, batch=1)
+        for decode in scene.of(D)[:2]:
+            decode.kv = 0.9
+        scene.tick(apply=False)
+    assert scene.decision(D).numbers["batchLimit"] == pytest.approx(1.02, rel=0.05)

@@ -63,18 +63,19 @@ def staffed(tokens_per_second: float, model: DecodeModel, batch_limit: float, fl
 
 
 def batch_limit(
-    model: DecodeModel, pool: Pool, targets: Targets, settings: Settings, kv_per_sequence: float | None
+    model: DecodeModel, pool: Pool, targets: Targets, settings: Settings, kv_share: float | None
 ) -> tuple[float, bool]:
     """(most sequences per worker, whether the target can be met at all).
 
-    Bounded by the time per token, by the KV cache and by the engine's own limit. Within the safety margin of the
-    target a single sequence is still taken for feasible, and so it is while only one large batch was ever seen, from
-    which nothing follows about a small one. Where it is not, replicas cannot help: workers then run
-    at the batch that doubles a lone sequence's time, which is throughput at a bearable price.
+    Bounded by the time per token, by the KV cache, of which a sequence takes `kv_share`, and by the engine's own
+    limit. Within the safety margin of the target a single sequence is still taken for feasible, and so it is while
+    only one large batch was ever seen, from which nothing follows about a small one. Where it is not, replicas
+    cannot help: workers then run at the batch that doubles a lone sequence's time, which is throughput at a
+    bearable price.
     """
     most = float(pool.max_sequences or settings.default_max_sequences)
-    if kv_per_sequence is not None and kv_per_sequence > 0:
-        most = max(1.0, min(most, settings.kv_fill / kv_per_sequence))
+    if kv_share is not None and kv_share > 0:
+        most = max(1.0, min(most, settings.kv_fill / kv_share))
     batch = model.largest_batch(settings.safety * targets.tpot_seconds, most)
     if batch >= 1.0:
         return batch, True
@@ -121,7 +122,7 @@ def need_decode(
         return Need(0, "no tokens are asked for", numbers)
     if not model.known:
         return Need(None, "no token has been timed yet", numbers)
-    batch, feasible = batch_limit(model, pool, targets, settings, _kv_per_sequence(load, ready))
+    batch, feasible = batch_limit(model, pool, targets, settings, kv_per_sequence(load, ready))
 
     def needed(demand: float) -> int:
         if not feasible:
@@ -163,12 +164,13 @@ def need_decode(
     return Need(workers, because, numbers, feasible, why_not, 0.0, now * model.seconds(1.0), keep)
 
 
-def _kv_per_sequence(load: Load, ready: int) -> float | None:
+def kv_per_sequence(load: Load, ready: int) -> float | None:
     """Share of a worker's KV cache that one sequence holds; None while too little is in use to tell.
 
-    The fullest worker's use by the mean number of sequences of a worker: rather too much than too little.
+    The fullest worker's use by the mean number of sequences of a worker, where the fullest has one at least: rather too
+    much than too little.
     """
-    each = (load.decode_running or 0.0) / max(ready, 1)
-    if load.decode_kv is None or load.decode_kv < 0.1 or each < 1.0:
+    running, usage = load.decode_running, load.decode_kv
+    if usage is None or not running or not ready or usage < 0.1 or running < 1.0:
         return None
-    return load.decode_kv / each
+    return usage / max(1.0, running / ready)

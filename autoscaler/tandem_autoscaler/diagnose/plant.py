@@ -8,7 +8,7 @@ KV cache or the engine's limit leaves room for makes late first tokens.
 import math
 from dataclasses import dataclass, replace
 
-from tandem_autoscaler.decide.need_decode import mean_batch
+from tandem_autoscaler.decide.need_decode import kv_per_sequence, mean_batch
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.diagnose.facts import Facts
 from tandem_autoscaler.diagnose.machine import Change
@@ -125,7 +125,7 @@ def plant_of(facts: Facts) -> Plant | None:
         return None
     pool = facts.service.pools.get(decode_role(facts.service))
     slots = float((pool.max_sequences if pool else None) or facts.settings.default_max_sequences)
-    share = kv_per_sequence(facts)
+    share = kv_per_sequence(load, facts.decode_count.ready)
     return Plant(
         settings=facts.settings,
         allowance=facts.targets.allowance,
@@ -143,14 +143,6 @@ def plant_of(facts: Facts) -> Plant | None:
         slots=slots,
         kv_room=math.inf if share is None else facts.settings.kv_fill / share,
     )
-
-
-def kv_per_sequence(facts: Facts) -> float | None:
-    """Share of a worker's KV cache that one sequence holds; None while too little is in use to tell."""
-    running, usage, ready = facts.load.decode_running, facts.load.decode_kv, facts.decode_count.ready
-    if usage is None or not running or not ready or usage < 0.1 or running < 1.0:
-        return None
-    return usage / max(1.0, running / ready)
 
 
 def _above(limit: float, mean: float, deviation: float) -> float:
