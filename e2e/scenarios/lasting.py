@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from e2e.demo.stage import NAMESPACE, Stage
@@ -177,8 +178,7 @@ def is_serving(pod: dict[str, Any]) -> bool:
 def age_at_ready(pod: dict[str, Any]) -> float:
     """Seconds from a pod's creation to its being ready: its cold start."""
     ready = next(item for item in pod["status"]["conditions"] if item["type"] == "Ready")
-    return seconds_of(ready["lastTransitionTime"]) - seconds_of(pod["metadata"]["creationTimestamp"])
-
-
-def seconds_of(timestamp: str) -> float:
-    return time.mktime(time.strptime(timestamp, "%Y-%m-%dT%H:%M:%SZ"))
+    made, served = map(
+        datetime.fromisoformat, (pod["metadata"]["creationTimestamp"], ready["lastTransitionTime"])
+    )
+    return (served - made).total_seconds()

@@ -36,8 +36,6 @@ class _Memory:
     refusals: tuple[Refusal, ...] = ()
     looked_at: float = 0.0
     routers_asked_at: float = 0.0
-    # A worker was leaving at the last look.
-    left: bool = False
     # Addresses of workers at the last look, and of those that have gone since the routers' lists were free of them.
     addresses: frozenset[str] = frozenset()
     former: frozenset[str] = frozenset()
@@ -119,10 +117,9 @@ class Reconciler:
         memory.former = (memory.former | memory.addresses) - addresses
         memory.addresses = addresses
         due = now - memory.routers_asked_at >= self._settings.router_check_seconds
-        if not (leaving or due or memory.left or memory.former) or not observed.router_pods:
+        if not (leaving or due or memory.former) or not observed.router_pods:
             return observed
-        # Once more after the last one has gone: its address may be another's by now.
-        memory.left, memory.routers_asked_at = leaving, now
+        memory.routers_asked_at = now
         routings = await read_routings(self._http, observed.router_pods)
         observed = replace(observed, routings=routings, former_addresses=memory.former)
         if routings:

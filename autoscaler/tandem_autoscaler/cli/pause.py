@@ -5,6 +5,7 @@ import argparse
 from tandem_api import names
 from tandem_api.kubernetes.cluster import INFERENCE_SERVICE
 from tandem_autoscaler.cli import cluster
+from tandem_autoscaler.fleet.observe import is_paused
 
 _MANAGER = "kubectl-tandem"
 
@@ -29,8 +30,7 @@ def run(flags: argparse.Namespace) -> int:
     async def act(reached: cluster.Reached) -> int:
         namespace = reached.one_namespace
         found = await cluster.service_named(reached.cluster, namespace, flags.name)
-        live = (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_PAUSED)
-        was = live is not None and live.lower() != "false"
+        was = is_paused(found["metadata"])
         if was == flags.paused:
             print(f"{flags.name} was {'paused' if was else 'not paused'} already")
             return 0

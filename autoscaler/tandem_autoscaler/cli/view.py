@@ -6,7 +6,7 @@ from typing import Any
 
 from tandem_api import names
 from tandem_api.kubernetes.cluster import Manifest
-from tandem_autoscaler.fleet.observe import epoch_seconds
+from tandem_autoscaler.fleet.observe import epoch_seconds, is_paused
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,6 @@ def service_view(manifest: Manifest) -> ServiceView:
     expected = (names.WORKERS,) if mode == "Colocated" else (names.PREFILL, names.DECODE)
     # A pool of the mode before may still be ending.
     roles = [*expected, *(role for role in counts if role not in expected)]
-    paused = _map(metadata.get("annotations")).get(names.ANNOTATION_PAUSED)
     observed = status.get("observedGeneration")
     return ServiceView(
         namespace=metadata.get("namespace", ""),
@@ -113,7 +112,7 @@ def service_view(manifest: Manifest) -> ServiceView:
         mode=mode,
         model=str(model.get("name") or model.get("uri") or ""),
         scaling=str(_map(spec.get("autoscaling")).get("mode", "Auto")),
-        paused=paused is not None and str(paused).lower() != "false",
+        paused=is_paused(metadata),
         url=status.get("url"),
         router=status.get("router"),
         roles=tuple(_role(role, _map(counts.get(role))) for role in roles),

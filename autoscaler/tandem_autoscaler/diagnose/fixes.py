@@ -107,22 +107,9 @@ def _of_prefill(facts: Facts, plant: Plant) -> Iterator[Fix]:
 def _of_decode(facts: Facts, plant: Plant) -> Iterator[Fix]:
     yield from _more_decode(facts, plant)
     role = decode_role(facts.service)
-    yield from _other_machine(facts, plant, role, Kind.FP8_WEIGHTS, machines.in_fp8, "quantization: fp8")
-    yield from _other_machine(
-        facts,
-        plant,
-        role,
-        Kind.FOUR_BIT_WEIGHTS,
-        machines.in_four_bits,
-        "quantization: awq, with a model that has it",
-    )
-    yield from _other_machine(
-        facts, plant, role, Kind.FP8_KV, machines.with_small_kv, "engine.kvCacheDtype: fp8"
-    )
-    yield from _other_machine(
-        facts, plant, role, Kind.MORE_BANDWIDTH, machines.with_more_bandwidth, "{gpu} instead of {old}"
-    )
-    yield from _wider(facts, plant, role)
+    yield from _smaller_weights(facts, plant, role)
+    yield from _smaller_kv(facts, plant, role)
+    yield from _faster_reads(facts, plant, role)
     yield Fix(Kind.SPECULATIVE, "a draft in engine.extraArgs, where answers are predictable", None)
     if not facts.service.disaggregated:
         yield from _colocated()
@@ -135,23 +122,10 @@ def _of_kv(facts: Facts, plant: Plant) -> Iterator[Fix]:
         # Half the bytes for each token, on any engine that has it; its speed is left as it is.
         change = Change(kv_room=2.0)
         yield Fix(Kind.FP8_KV, "engine.kvCacheDtype: fp8", plant.changed(decode=change).in_time())
-    yield from _other_machine(
-        facts, plant, role, Kind.FP8_KV, machines.with_small_kv, "engine.kvCacheDtype: fp8"
-    )
+    yield from _smaller_kv(facts, plant, role)
     yield from _more_decode(facts, plant)
-    yield from _other_machine(facts, plant, role, Kind.FP8_WEIGHTS, machines.in_fp8, "quantization: fp8")
-    yield from _other_machine(
-        facts,
-        plant,
-        role,
-        Kind.FOUR_BIT_WEIGHTS,
-        machines.in_four_bits,
-        "quantization: awq, with a model that has it",
-    )
-    yield from _other_machine(
-        facts, plant, role, Kind.MORE_BANDWIDTH, machines.with_more_bandwidth, "{gpu} instead of {old}"
-    )
-    yield from _wider(facts, plant, role)
+    yield from _smaller_weights(facts, plant, role)
+    yield from _faster_reads(facts, plant, role)
 
 
 def _of_queue(facts: Facts, plant: Plant) -> Iterator[Fix]:
@@ -267,6 +241,31 @@ def _other_machine(
     )
     swapped = facts.counts[role].ready * facts.service.pools[role].gpus if new.gpu != old.gpu else 0
     yield Fix(kind, field, plant.changed(prefill, decode).in_time(), exchanged=swapped)
+
+
+def _smaller_weights(facts: Facts, plant: Plant, role: str) -> Iterator[Fix]:
+    yield from _other_machine(facts, plant, role, Kind.FP8_WEIGHTS, machines.in_fp8, "quantization: fp8")
+    yield from _other_machine(
+        facts,
+        plant,
+        role,
+        Kind.FOUR_BIT_WEIGHTS,
+        machines.in_four_bits,
+        "quantization: awq, with a model that has it",
+    )
+
+
+def _smaller_kv(facts: Facts, plant: Plant, role: str) -> Iterator[Fix]:
+    yield from _other_machine(
+        facts, plant, role, Kind.FP8_KV, machines.with_small_kv, "engine.kvCacheDtype: fp8"
+    )
+
+
+def _faster_reads(facts: Facts, plant: Plant, role: str) -> Iterator[Fix]:
+    yield from _other_machine(
+        facts, plant, role, Kind.MORE_BANDWIDTH, machines.with_more_bandwidth, "{gpu} instead of {old}"
+    )
+    yield from _wider(facts, plant, role)
 
 
 def _wider(facts: Facts, plant: Plant, role: str) -> Iterator[Fix]:

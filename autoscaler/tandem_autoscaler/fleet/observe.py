@@ -135,14 +135,13 @@ def _service(manifest: Manifest, replicas: dict[tuple[str, str, str], int], pods
                 max_sequences=override if override is not None else spec.engine.max_sequences,
             )  # fmt: skip
     scaling = spec.autoscaling
-    paused = (metadata.get("annotations") or {}).get(names.ANNOTATION_PAUSED)
     return Service(
         namespace=namespace,
         name=name,
         uid=metadata.get("uid", ""),
         generation=int(metadata.get("generation", 1)),
         mode=scaling.mode,
-        paused=paused is not None and paused.lower() != "false",
+        paused=is_paused(metadata),
         disaggregated=spec.mode == "Disaggregated",
         targets=targets,
         pools=pools,
@@ -167,6 +166,12 @@ def _interchangeable(pods: list[Pod]) -> bool:
         role: {pod.template for pod in pods if pod.role == role} for role in (names.PREFILL, names.DECODE)
     }
     return len(templates[names.PREFILL]) == 1 and templates[names.PREFILL] == templates[names.DECODE] != {""}
+
+
+def is_paused(metadata: Manifest) -> bool:
+    """Does the annotation of an InferenceService with this metadata ask for no decisions? `"false"` does not."""
+    paused = (metadata.get("annotations") or {}).get(names.ANNOTATION_PAUSED)
+    return paused is not None and str(paused).lower() != "false"
 
 
 def _one_line(error: Exception) -> str:

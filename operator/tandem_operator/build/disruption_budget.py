@@ -7,6 +7,7 @@ with a scale of their own, and the workers' controller is the InferenceService.
 
 from tandem_api import names
 from tandem_api.kubernetes.cluster import POD_DISRUPTION_BUDGET, Manifest
+from tandem_operator.build.group import all_ranks
 from tandem_operator.build.ownership import child
 
 
@@ -16,9 +17,7 @@ def disruption_budget(
     """`replicas` workers of `nodes` pods each."""
     selector: Manifest = {"matchLabels": dict(sorted(names.worker_labels(service, role).items()))}
     if nodes > 1:
-        del selector["matchLabels"][names.LABEL_COMPONENT]
-        pods = [names.COMPONENT_WORKER, names.COMPONENT_FOLLOWER]
-        selector["matchExpressions"] = [{"key": names.LABEL_COMPONENT, "operator": "In", "values": pods}]
+        selector = all_ranks({names.LABEL_ROLE: role, names.LABEL_SERVICE: service})
     return child(
         POD_DISRUPTION_BUDGET,
         namespace=namespace,

@@ -4,6 +4,7 @@ vLLM's words for it, without Ray: every rank has the same parallel sizes and `--
 address of rank 0; all but rank 0 are `--headless`, without an HTTP server.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tandem_api import names
@@ -57,6 +58,15 @@ def rank_args(place: Place) -> list[str]:
         "--master-port", str(names.MASTER_PORT),
     ]  # fmt: skip
     return words if place.leads else [*words, "--headless"]
+
+
+def all_ranks(labels: Mapping[str, str]) -> Manifest:
+    """The selector of workers with these labels and of their followers."""
+    pods = [names.COMPONENT_WORKER, names.COMPONENT_FOLLOWER]
+    return {
+        "matchLabels": dict(sorted(labels.items())),
+        "matchExpressions": [{"key": names.LABEL_COMPONENT, "operator": "In", "values": pods}],
+    }
 
 
 def rank_labels(place: Place) -> dict[str, str]:

@@ -11,27 +11,18 @@ The kubelet's probes come from the node and are always let in. Everything else, 
 a worker above all, is kept out: it would bypass the drain. Egress is free, because workers fetch models.
 """
 
-import copy
 from typing import Any
 
 from tandem_api import names
 from tandem_api.kubernetes.cluster import NETWORK_POLICY, Manifest
+from tandem_operator.build.group import all_ranks
 from tandem_operator.build.ownership import child
 from tandem_operator.build.router_deployment import router_labels
 
 
 def network_policy(*, namespace: str, service: str, owner: Manifest) -> Manifest:
     """The policy `<service>-workers`, for all roles."""
-    workers = {
-        "matchLabels": {names.LABEL_SERVICE: service},
-        "matchExpressions": [
-            {
-                "key": names.LABEL_COMPONENT,
-                "operator": "In",
-                "values": [names.COMPONENT_WORKER, names.COMPONENT_FOLLOWER],
-            }
-        ],
-    }
+    labels = {names.LABEL_SERVICE: service}
     engine_port = [{"port": names.ENGINE_PORT, "protocol": "TCP"}]
     # The control plane carries part-of and no service; workers and routers carry both.
     control_plane: dict[str, Any] = {
@@ -50,14 +41,14 @@ def network_policy(*, namespace: str, service: str, owner: Manifest) -> Manifest
         component=names.COMPONENT_WORKER,
         owner=owner,
         spec={
-            "podSelector": workers,
+            "podSelector": all_ranks(labels),
             "policyTypes": ["Ingress"],
             "ingress": [
                 {
                     "from": [{"podSelector": {"matchLabels": dict(sorted(router_labels(service).items()))}}],
                     "ports": engine_port,
                 },
-                {"from": [{"podSelector": copy.deepcopy(workers)}]},
+                {"from": [{"podSelector": all_ranks(labels)}]},
                 {"from": [control_plane, prometheus], "ports": list(engine_port)},
             ],
         },

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 import httpx
 
-from tandem_operator.observe.routing import base_url
+from tandem_api import names
+from tandem_operator.observe.address import base_url
 from tandem_operator.plan.actions import Unlist
 
 _log = logging.getLogger(__name__)
@@ -17,7 +18,7 @@ async def take_off(http: httpx.AsyncClient, unlists: Iterable[Unlist]) -> None:
     for unlist in unlists:
         try:
             answer = await http.post(
-                f"{base_url(unlist.address)}/remove_worker",
+                f"{base_url(unlist.address, names.ROUTER_PORT)}/remove_worker",
                 params={"url": unlist.url},
                 timeout=_TIMEOUT_SECONDS,
             )

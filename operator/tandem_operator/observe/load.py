@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import httpx
 
 from tandem_api import names
+from tandem_operator.observe.address import base_url
 from tandem_operator.observe.observed import Quiet
 from tandem_operator.observe.pod import PodView
 
@@ -74,9 +75,8 @@ async def read_loads(http: httpx.AsyncClient, pods: Iterable[PodView]) -> dict[s
 
 
 async def _read(http: httpx.AsyncClient, ip: str) -> Load:
-    host = f"[{ip}]" if ":" in ip else ip
     try:
-        answer = await http.get(f"http://{host}:{names.ENGINE_PORT}/metrics", timeout=_TIMEOUT_SECONDS)
+        answer = await http.get(f"{base_url(ip, names.ENGINE_PORT)}/metrics", timeout=_TIMEOUT_SECONDS)
     except (httpx.HTTPError, OSError):
         return Load()
     return parse_load(answer.text) if answer.status_code == 200 else Load()

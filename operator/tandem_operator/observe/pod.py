@@ -102,6 +102,11 @@ class PodView:
         return self.drain_started is not None and not self.terminating and not self.finished
 
     @property
+    def may_come_back(self) -> bool:
+        """It drains only because there were too many, and would serve at once if it were shown to the router."""
+        return self.draining and self.drain_reversible and self.ready
+
+    @property
     def member(self) -> bool:
         """Counts towards the role's target."""
         gone = self.finished or self.terminating or self.broken is not None

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tandem_api import names
+from tandem_operator.observe.address import base_url
 from tandem_operator.observe.pod import PodView
 
 _TIMEOUT_SECONDS = 2.0
@@ -36,7 +37,9 @@ async def read_routings(http: httpx.AsyncClient, routers: Iterable[PodView]) -> 
 
 async def _read(http: httpx.AsyncClient, pod: PodView) -> Routing | None:
     try:
-        answer = await http.get(f"{base_url(str(pod.ip))}/list_workers", timeout=_TIMEOUT_SECONDS)
+        answer = await http.get(
+            f"{base_url(str(pod.ip), names.ROUTER_PORT)}/list_workers", timeout=_TIMEOUT_SECONDS
+        )
         urls = answer.json()["urls"] if answer.status_code == 200 else None
     except (httpx.HTTPError, OSError, ValueError, KeyError, TypeError):
         return None
@@ -50,11 +53,6 @@ def _address(url: object) -> str | None:
         return urlsplit(str(url)).hostname
     except ValueError:
         return None
-
-
-def base_url(ip: str) -> str:
-    """Where a router serves, at this address."""
-    return f"http://[{ip}]:{names.ROUTER_PORT}" if ":" in ip else f"http://{ip}:{names.ROUTER_PORT}"
 
 
 def listed(pod: PodView, routings: Iterable[Routing]) -> bool:

@@ -6,8 +6,6 @@ prompts and streams do not share it for longer than they must; but it need not b
 on its KV cache, for the engine does not end: what is still open or lent, it goes on serving.
 """
 
-from collections.abc import Collection
-
 from tandem_operator.observe.observed import Observed, Quiet
 from tandem_operator.observe.pod import PodView
 from tandem_operator.observe.routing import listed
@@ -41,7 +39,7 @@ def flippable(
         for pod in observed.pods
         if pod.role != role
         and pod.template_hash == wanted_hash
-        and (pod.name in surplus or _drains_as_surplus(pod, draft.leaving()))
+        and (pod.name in surplus or pod.may_come_back)
         and pod_fault(pod, now=now, stuck_seconds=settings.stuck_seconds) is None
         and _has_rested(pod, now)
     ]
@@ -66,10 +64,6 @@ def is_free(pod: PodView, observed: Observed, settings: Settings) -> bool:
 def worth_waiting_for(pod: PodView, now: float, settings: Settings) -> bool:
     """It will be free sooner than a new worker would serve. Of a long drain nothing is known: it may be minutes."""
     return pod.drain_started is None or now - pod.drain_started < settings.flip_wait_seconds
-
-
-def _drains_as_surplus(pod: PodView, leaving: Collection[str]) -> bool:
-    return pod.draining and pod.drain_reversible and pod.ready and pod.name not in leaving
 
 
 def _has_rested(pod: PodView, now: float) -> bool:

@@ -22,9 +22,7 @@ def reversible_drains(
         pod
         for pod in observed.pods
         if pod.role == role
-        and pod.draining
-        and pod.drain_reversible
-        and pod.ready
+        and pod.may_come_back
         and pod.template_hash == wanted_hash
         and pod_fault(pod, now=now, stuck_seconds=settings.stuck_seconds) is None
     ]
