@@ -1,5 +1,5 @@
 # The commands of Tandem. Each sets up what it needs, from nothing, and says what is missing.
-#   make demo | demo-down | test | test-deep | e2e | check | bench-policies | bench-engine | generate | images | clean
+#   make demo | demo-down | test | test-deep | e2e | check | bench-policies | bench-engine | docs | generate | images | clean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -39,9 +39,16 @@ prometheus:
 	  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends prometheus >/dev/null; }; } \
 	  || echo "prometheus is not installed: the tests of the Prometheus adapter will be skipped" >&2
 
-test: $(READY) prometheus ## unit, property and integration tests on a real etcd and kube-apiserver (no nodes)
+# A real browser for the tests of the dashboard; they skip, loudly, where it cannot be installed.
+chromium:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get -qq update; \
+	  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; }; } \
+	  || echo "chromium is not installed: the tests of the dashboard will be skipped" >&2
+
+test: $(READY) prometheus chromium ## unit, property and integration tests on a real etcd and kube-apiserver (no nodes)
 	$(BIN)/python -m e2e.cluster binaries etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok helm
-	$(BIN)/python -m pytest tests -m "not engine"
+	# A file stays with one process, and each process has an API server of its own.
+	$(BIN)/python -m pytest tests -m "not engine and not keda" -n auto --maxprocesses 4 --dist loadfile
 
 # Properties that follow TANDEM_DEEP try 10,000 examples in place of 200, the others as many as they always do.
 test-deep: $(READY) ## every property, those of the lifecycle and the autoscaler with 10,000 examples (hours)
@@ -51,13 +58,16 @@ test-deep: $(READY) ## every property, those of the lifecycle and the autoscaler
 e2e: $(READY) ## real nodes, real engines
 	# Before pytest, whose time limits are for the scenarios: on a new machine this takes a quarter of an hour.
 	test "$(CLUSTER)" = current || { $(BIN)/python -m e2e.cluster up && $(BIN)/python -m e2e.images load; }
-	CLUSTER=$(CLUSTER) $(BIN)/python -m pytest e2e/scenarios $(E2E_ARGS)
+	CLUSTER=$(CLUSTER) $(BIN)/python -m pytest e2e/scenarios $(if $(filter current,$(CLUSTER)),,tests/integration/keda) $(E2E_ARGS)
 
 bench-policies: $(READY) ## policies side by side in the simulator (build/bench/policies.json and pictures)
 	$(BIN)/python -m tandem_autoscaler.benchmark $(BENCH_ARGS)
 
-bench-engine: $(READY) ## late demotion on the real engine, with and without (build/bench/engine.json)
-	$(BIN)/python -m e2e.late_demotion $(BENCH_ARGS)
+bench-engine: $(READY) ## the real engine: chunking, P/D, prefix caching, batching, late demotion (build/bench/engine.json; BENCH_ARGS=--quick)
+	$(BIN)/python -m e2e.bench_engine $(BENCH_ARGS)
+
+docs: $(READY) ## the documentation as a site, every link checked (build/docs)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 images: $(READY) ## build the images into the cache
 	$(BIN)/python -m e2e.images build
@@ -65,6 +75,8 @@ images: $(READY) ## build the images into the cache
 generate: $(READY) ## CRDs and generated documentation from the models
 	$(BIN)/python -m tandem_api.crd $(CRD_DIRECTORIES)
 	$(BIN)/python -m tandem_api.troubleshooting docs/troubleshooting.md
+	$(BIN)/python -m tandem_api.reference docs/reference.md --examples examples/reference/*.yaml
+	$(BIN)/python -m helm.dashboards
 	for part in operator autoscaler; do $(BIN)/python -m tandem_$$part.permissions helm/tandem/files/rbac/$$part.yaml; done
 
 lock: $(READY) ## resolve the pinned requirements again
@@ -75,18 +87,21 @@ format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: $(READY) ## format, lint, types, import contracts, generated files, chart lint
+check: $(READY) ## format, lint, types, import contracts, generated files, documentation, chart lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tandem_api.crd --check $(CRD_DIRECTORIES)
 	$(BIN)/python -m tandem_api.troubleshooting --check docs/troubleshooting.md
+	$(BIN)/python -m tandem_api.reference --check docs/reference.md --examples examples/reference/*.yaml
+	$(BIN)/python -m helm.dashboards --check
 	for part in operator autoscaler; do $(BIN)/python -m tandem_$$part.permissions --check helm/tandem/files/rbac/$$part.yaml; done
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python -m e2e.cluster binaries helm
 	$$($(BIN)/python -c 'from e2e.cluster import binaries; print(binaries.ensure(["helm"])["helm"])') lint --strict --quiet helm/tandem
 
 clean: ## remove what the commands made in the tree (caches outside it stay)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo demo-down test test-deep e2e bench-policies bench-engine images generate lock format check clean prometheus
+.PHONY: help setup demo demo-down test test-deep e2e bench-policies bench-engine docs images generate lock format check clean prometheus chromium

@@ -6,7 +6,7 @@ One service's fault never stops the others, and one tick's fault never the next 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -66,8 +66,13 @@ class Counts:
     scale_writes: int = 0
     status_writes: int = 0
     write_errors: int = 0
-    last_tick_seconds: float = 0.0
+    timed_ticks: int = 0  # of `tick_seconds`, failed ones included
+    tick_seconds: float = 0.0
     last_tick_at_seconds: float | None = None
+
+
+Watcher = Callable[[Mapping[Key, Entry], Mapping[Key, str], float], None]
+"""Told after each tick: the entries, the services that cannot be understood, and the tick's time. It only looks."""
 
 
 class Autoscaler:
@@ -84,14 +89,16 @@ class Autoscaler:
         leading: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] | None = None,
         gpu_budget: int | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         self._cluster = cluster
+        self._watcher = watcher
         self._source = source
         self._settings = settings
         self._namespace = namespace
         self._identity = identity
         self._leading = leading
-        self._gpu_budget, self._was_short = gpu_budget, False
+        self.gpu_budget, self._was_short = gpu_budget, False
         self._clock = clock or SteadyClock()
         self.entries: dict[Key, Entry] = {}
         self.broken: dict[Key, str] = {}
@@ -110,7 +117,8 @@ class Autoscaler:
                 self.counts.failed_ticks += 1
                 _log.exception("this tick failed")
             took = time.monotonic() - started
-            self.counts.last_tick_seconds = took
+            self.counts.timed_ticks += 1
+            self.counts.tick_seconds += took
             await asyncio.sleep(max(0.0, tick_seconds - took))
 
     async def tick(self) -> None:
@@ -138,6 +146,15 @@ class Autoscaler:
                 _log.exception("%s/%s: this tick failed", *service.key)
         self.counts.ticks += 1
         self.counts.last_tick_at_seconds = now
+        self._tell_watcher(now)
+
+    def _tell_watcher(self, now: float) -> None:
+        if self._watcher is None:
+            return
+        try:
+            self._watcher(self.entries, self.broken, now)
+        except Exception:  # whoever looks on never stops the loop
+            _log.exception("the dashboard could not take over this tick")
 
     async def _observe(self) -> list[Service]:
         manifests, pools, pods = await asyncio.gather(
@@ -173,10 +190,10 @@ class Autoscaler:
 
         A worker that runs is taken from its service only when others were short at the last tick already.
         """
-        if self._gpu_budget is None:
+        if self.gpu_budget is None:
             return
         wanted = {entry.service.key: (entry.service, entry.outcome) for entry in decided}
-        outcomes, short = share_out(wanted, self._gpu_budget, reclaim=self._was_short)
+        outcomes, short = share_out(wanted, self.gpu_budget, reclaim=self._was_short)
         self._was_short = short
         for entry in decided:
             entry.outcome = outcomes[entry.service.key]

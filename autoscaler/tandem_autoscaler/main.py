@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import signal
@@ -13,11 +14,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from tandem_api import names
 from tandem_api.kubernetes.client import NoCluster, connect
 from tandem_api.kubernetes.cluster import Cluster
 from tandem_api.kubernetes.lease import Leadership
+from tandem_autoscaler.dashboard import server as dashboard
+from tandem_autoscaler.dashboard.trail import Trail
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.loop import Autoscaler, SteadyClock
 from tandem_autoscaler.recording.lines import Start
@@ -70,6 +74,14 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--listen", default="0.0.0.0:8090", metavar="HOST:PORT", help="probes, metrics, /api/services"
     )
+    flags.add_argument(
+        "--dashboard-port", type=_port, metavar="PORT",
+        help="a read-only web page for people (docs/dashboard.md; default: none)",
+    )  # fmt: skip
+    flags.add_argument(
+        "--dashboard-host", default="127.0.0.1", metavar="HOST",
+        help="where the page listens; it asks nobody for a password (default 127.0.0.1, as kubectl port-forward needs)",
+    )  # fmt: skip
     flags.add_argument("--context", metavar="NAME", help="of the kubeconfig")
     flags.add_argument(
         "--young-seconds", type=_seconds, default=120.0, metavar="SECONDS",
@@ -94,6 +106,12 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port between 1 and 65535")
+    return int(text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM. Exit status 2 for a user's mistake, 1 when leadership was lost."""
     flags = parser().parse_args(arguments)
@@ -112,7 +130,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(flags: argparse.Namespace) -> int:
-    listener = _listener(flags.listen)
+    listener = _listener("--listen", flags.listen)
+    page = None
+    if flags.dashboard_port is not None:
+        page = _listener(
+            "--dashboard-host, --dashboard-port", f"{flags.dashboard_host}:{flags.dashboard_port}"
+        )
     clock = SteadyClock()
     settings = Settings(young_seconds=flags.young_seconds, reaction_seconds=2 * flags.tick)
     source = _recorded(_source(flags, clock), flags.record, Start(settings, flags.gpu_budget))
@@ -121,15 +144,17 @@ async def _run(flags: argparse.Namespace) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         async with connect(context=flags.context) as cluster:
-            return await _lead(flags, cluster, source, settings, clock, listener, stop)
+            return await _lead(flags, cluster, source, settings, clock, listener, page, stop)
     finally:
         listener.close()
+        if page is not None:
+            page.close()
         await source.close()
 
 
 async def _lead(
     flags: argparse.Namespace, cluster: Cluster, source: SignalSource, settings: Settings, clock: SteadyClock,
-    listener: socket.socket, stop: asyncio.Event,
+    listener: socket.socket, page: socket.socket | None, stop: asyncio.Event,
 ) -> int:  # fmt: skip
     leadership = Leadership(
         cluster, namespace=flags.lease_namespace or _own_namespace(), name=names.AUTOSCALER_LEASE,
@@ -139,6 +164,7 @@ async def _lead(
     def leading() -> bool:
         return flags.no_leader_election or leadership.leading
 
+    trail = Trail() if page is not None else None
     autoscaler = Autoscaler(
         cluster,
         source,
@@ -148,6 +174,7 @@ async def _lead(
         leading=leading,
         clock=clock,
         gpu_budget=flags.gpu_budget,
+        watcher=trail.see if trail is not None else None,
     )
     started = time.monotonic()
 
@@ -159,12 +186,15 @@ async def _lead(
         since = time.monotonic() - started if last is None else clock() - last
         return since < max(60.0, 10 * flags.tick)
 
-    server = _Server(
-        uvicorn.Config(
-            app(autoscaler, leading=leading, alive=alive), log_config=None, lifespan="off", access_log=False
-        )
-    )
-    web = asyncio.create_task(server.serve(sockets=[listener]), name="web")
+    servers = [(_Server(_quiet(app(autoscaler, leading=leading, alive=alive))), listener)]
+    if page is not None and trail is not None:
+        shown = dashboard.app(
+            trail, leading=leading, clock=clock, tick_seconds=flags.tick, gpu_budget=flags.gpu_budget,
+            local_only=_is_loopback(flags.dashboard_host),
+        )  # fmt: skip
+        servers.append((_Server(_quiet(shown)), page))
+        _log.info("the dashboard listens at http://%s:%d", flags.dashboard_host, flags.dashboard_port)
+    webs = [asyncio.create_task(server.serve(sockets=[at]), name="web") for server, at in servers]
     work = asyncio.create_task(_work(flags, leadership, autoscaler), name="work")
     stopped = asyncio.create_task(stop.wait(), name="stop")
     try:
@@ -179,8 +209,9 @@ async def _lead(
             task.cancel()
         await asyncio.gather(work, stopped, return_exceptions=True)
         await leadership.release()
-        server.should_exit = True
-        await web
+        for server, _ in servers:
+            server.should_exit = True
+        await asyncio.gather(*webs)
 
 
 async def _work(flags: argparse.Namespace, leadership: Leadership, autoscaler: Autoscaler) -> None:
@@ -195,6 +226,10 @@ async def _work(flags: argparse.Namespace, leadership: Leadership, autoscaler: A
     finally:
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
+
+
+def _quiet(web: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(web, log_config=None, lifespan="off", access_log=False)
 
 
 class _Server(uvicorn.Server):
@@ -233,10 +268,10 @@ def _recorded(source: SignalSource, path: Path | None, start: Start) -> SignalSo
         raise UserMistake(f"--record {path}: {error.strerror or error}") from None
 
 
-def _listener(text: str) -> socket.socket:
+def _listener(flag: str, text: str) -> socket.socket:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise UserMistake(f"--listen {text} is not HOST:PORT")
+        raise UserMistake(f"{flag} {text} is not HOST:PORT")
     host = host.strip("[]") or "0.0.0.0"
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -244,8 +279,15 @@ def _listener(text: str) -> socket.socket:
         listener.bind((host, int(port)))
     except OSError as error:
         listener.close()
-        raise UserMistake(f"--listen {text}: {error.strerror or error}") from None
+        raise UserMistake(f"{flag} {text}: {error.strerror or error}") from None
     return listener
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _own_namespace() -> str:

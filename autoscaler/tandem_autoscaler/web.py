@@ -14,7 +14,7 @@ from tandem_autoscaler.own_metrics import registry
 def app(autoscaler: Autoscaler, *, leading: Callable[[], bool], alive: Callable[[], bool]) -> FastAPI:
     """`alive` is False when the loop has stopped turning; a standby is ready without leading."""
     web = FastAPI(title="Tandem autoscaler", docs_url=None, redoc_url=None)
-    collected = registry(autoscaler)
+    collected = registry(autoscaler, leading=leading)
 
     @web.get("/healthz")
     async def healthz() -> Response:

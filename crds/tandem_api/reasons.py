@@ -17,6 +17,10 @@ class Condition(StrEnum):
     WORKERS_READY = "WorkersReady"
     ROUTER_READY = "RouterReady"
     KV_CACHE_FITS = "KVCacheFits"
+    KV_LEAK_SUSPECTED = "KVLeakSuspected"
+    SCHEMA_CURRENT = "SchemaCurrent"
+    GATEWAY_READY = "GatewayReady"
+    SETTINGS_SOUND = "SettingsSound"
     SCALING_ACTIVE = "ScalingActive"
     ABLE_TO_SCALE = "AbleToScale"
     SCALING_LIMITED = "ScalingLimited"
@@ -30,6 +34,7 @@ class Reason(StrEnum):
     ALL_READY = "AllReady"
     STARTING = "Starting"
     SCALING = "Scaling"
+    AWAITING_FLIP = "AwaitingFlip"
     DRAINING = "Draining"
     ROLLING_OUT = "RollingOut"
     UP_TO_DATE = "UpToDate"
@@ -42,6 +47,8 @@ class Reason(StrEnum):
     CONFIG_MAP_NOT_FOUND = "ConfigMapNotFound"
     VOLUME_CLAIM_NOT_FOUND = "VolumeClaimNotFound"
     IMAGE_PULL_FAILED = "ImagePullFailed"
+    # before those of a single pod that it explains
+    MODE_CHANGE_BLOCKED = "ModeChangeBlocked"
     INSUFFICIENT_GPU = "InsufficientGPU"
     UNSCHEDULABLE = "Unschedulable"
     INSUFFICIENT_KV_CACHE = "InsufficientKVCache"
@@ -59,6 +66,17 @@ class Reason(StrEnum):
     # KVCacheFits
     FITS = "Fits"
     DOES_NOT_FIT = "DoesNotFit"
+    # SettingsSound
+    TOKEN_BUDGET_TOO_SMALL = "TokenBudgetTooSmall"
+    VOLUME_NOT_SHARED = "VolumeNotShared"
+    PARALLELISM_DIFFERS = "ParallelismDiffers"
+    # KVLeakSuspected
+    KV_NOT_RELEASED = "KVNotReleased"
+    # SchemaCurrent
+    SCHEMA_OUTDATED = "SchemaOutdated"
+    # GatewayReady
+    ROUTE_MADE = "RouteMade"
+    ROUTE_REFUSED = "RouteRefused"
     # autoscaling: ScalingActive, AbleToScale, ScalingLimited, SLOMet
     METRICS_OK = "MetricsOK"
     NO_METRICS = "NoMetrics"
@@ -98,6 +116,7 @@ class EventReason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     NAME_CONFLICT = "NameConflict"
     WORKER_FAILING = "WorkerFailing"
+    SCHEMA_OUTDATED = "SchemaOutdated"
 
 
 # reason -> (what it means, what to do)
@@ -105,6 +124,10 @@ MEANING: dict[Reason, tuple[str, str]] = {
     Reason.ALL_READY: ("Everything that was asked for serves.", "Nothing."),
     Reason.STARTING: ("Workers are starting: scheduling, pulling, loading weights.", "Wait; see the pods."),
     Reason.SCALING: ("The number of workers is changing.", "Nothing; the events say why."),
+    Reason.AWAITING_FLIP: (
+        "A worker that another role let go will serve in this one as soon as its requests have ended; no pod is made.",
+        "Nothing; a new worker is started if that takes too long and a GPU is free.",
+    ),
     Reason.DRAINING: ("A worker has left the router and finishes its open requests.", "Nothing."),
     Reason.ROLLING_OUT: ("Workers of an older template are being replaced one at a time.", "Nothing."),
     Reason.UP_TO_DATE: ("All workers have the current template.", "Nothing."),
@@ -130,6 +153,10 @@ MEANING: dict[Reason, tuple[str, str]] = {
     Reason.IMAGE_PULL_FAILED: (
         "The image cannot be pulled; the message has the registry's answer.",
         "Correct the image or its pull secret.",
+    ),
+    Reason.MODE_CHANGE_BLOCKED: (
+        "The new mode's workers find no room while the old mode's last ones go on serving; nothing is stopped.",
+        "Free GPUs or raise gpuBudget; or delete the workers that the message names, and accept a gap.",
     ),
     Reason.INSUFFICIENT_GPU: ("No node has the GPUs that a worker asks for.", "Add nodes or lower replicas."),
     Reason.UNSCHEDULABLE: (
@@ -176,6 +203,34 @@ MEANING: dict[Reason, tuple[str, str]] = {
     ),
     Reason.FITS: ("Weights and KV cache fit the GPU.", "Nothing."),
     Reason.DOES_NOT_FIT: ("Weights and KV cache do not fit the GPU.", "Follow the message's arithmetic."),
+    Reason.TOKEN_BUDGET_TOO_SMALL: (
+        "With chunked prefill off, a prompt of the model's full length does not fit the token budget of one step.",
+        "Set engine.maxModelLen, raise the budget, or switch chunked prefill on.",
+    ),
+    Reason.VOLUME_NOT_SHARED: (
+        "The model's volume can be mounted on one node only, and there may be several workers.",
+        "Use a ReadOnlyMany or ReadWriteMany claim.",
+    ),
+    Reason.PARALLELISM_DIFFERS: (
+        "Prefill and decode have different tensor-parallel sizes, which this engine's KV transfer does not bear well.",
+        "Give both roles the same gpus and tensorParallel.",
+    ),
+    Reason.KV_NOT_RELEASED: (
+        "KV cache is held on a worker for 10 minutes with nothing running: a hand-over was broken off and never freed.",
+        "Delete the worker that the message names; it is replaced. More workers do not help.",
+    ),
+    Reason.SCHEMA_OUTDATED: (
+        "The CRDs in the cluster are older than the operator; fields that they lack are dropped in silence.",
+        "Apply the chart's CRDs (helm upgrade does, unless crds.install is false).",
+    ),
+    Reason.ROUTE_MADE: (
+        "An HTTPRoute leads to the router.",
+        "Nothing; see the HTTPRoute's status for the gateway.",
+    ),
+    Reason.ROUTE_REFUSED: (
+        "The HTTPRoute cannot be made; the service serves inside the cluster all the same.",
+        "Read the message: install the Gateway API, or correct router.gateway.",
+    ),
     Reason.METRICS_OK: ("Fresh metrics from the workers.", "Nothing."),
     Reason.NO_METRICS: ("No worker answered the scrape.", "Check the workers and the NetworkPolicy."),
     Reason.NO_SERIES_MATCHED: (

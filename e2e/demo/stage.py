@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "tandem"
 NAMESPACE = "tandem-system"
 RELEASE = "tandem"
-_LOCAL_IMAGES = {
+LOCAL_IMAGES = {
     "image.repository": "tandem.local/control-plane",
     "image.tag": "dev",
     "worker.image.repository": "tandem.local/worker",
@@ -68,7 +68,7 @@ class Stage:
 
     def install_chart(self, **values: str) -> None:
         """`helm upgrade --install`, waiting until operator and autoscaler are ready."""
-        settings = {} if self.current else {**_LOCAL_IMAGES, **self._built()}
+        settings = {} if self.current else {**LOCAL_IMAGES, **self._built()}
         settings.update(values)
         arguments = [part for key, value in settings.items() for part in ("--set-string", f"{key}={value}")]
         if values_file := os.environ.get("TANDEM_VALUES"):

@@ -43,6 +43,7 @@ def read_arguments(argv: Sequence[str] | None, environ: Mapping[str, str] = os.e
         "identity", environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}", "name of this process"
     )
     option("worker-image", images.worker, "image of workers whose template names none")
+    option("sglang-worker-image", images.sglang_worker, "the same, of services with engine.type sglang")
     option("router-image", images.router, "image of routers whose template names none")
     option("image-pull-policy", None, "pull policy of both: Always, IfNotPresent or Never")
     option("image-pull-secrets", "", "names of pull secrets, separated by commas")
@@ -63,6 +64,7 @@ def read_arguments(argv: Sequence[str] | None, environ: Mapping[str, str] = os.e
         identity=given.identity,
         images=Images(
             worker=given.worker_image,
+            sglang_worker=given.sglang_worker_image,
             router=given.router_image,
             pull_policy=policy,
             pull_secrets=tuple(name for name in given.image_pull_secrets.split(",") if name),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import httpx
 
 from tandem_api import names
-from tandem_api.kubernetes.client import NoCluster, connect
+from tandem_api.kubernetes.client import ApiServer, NoCluster, connect
 from tandem_api.kubernetes.cluster import POD, ApiError, Cluster, Unavailable
 from tandem_api.kubernetes.lease import Leadership
 from tandem_operator.arguments import Arguments, read_arguments
@@ -29,6 +29,7 @@ from tandem_operator.queue.work_queue import WorkQueue
 from tandem_operator.reconcile import Reconciler
 from tandem_operator.watch.informer import inform
 from tandem_operator.watch.resync import keep_in_step, list_everything, wait_for_kinds
+from tandem_operator.watch.schema import SchemaWatch
 from tandem_operator.watch.world import ServiceKey, World
 
 _log = logging.getLogger("tandem_operator")
@@ -99,7 +100,11 @@ async def _beat(health: Health) -> None:
 
 
 async def _lead(
-    server: Cluster, arguments: Arguments, metrics: Metrics, health: Health, catch_signals: Callable[[], None]
+    server: ApiServer,
+    arguments: Arguments,
+    metrics: Metrics,
+    health: Health,
+    catch_signals: Callable[[], None],
 ) -> int:
     """Wait for the lease, work while it is held, give it back at the end."""
     leadership = Leadership(
@@ -109,7 +114,7 @@ async def _lead(
     # A standby is ready too: it would take over at once.
     health.ready = True
     await leadership.acquire()
-    metrics.leading.set(1)
+    metrics.leader.set(1)
     holding = asyncio.create_task(leadership.hold(), name="lease")
     working = asyncio.create_task(_work(server, leadership, arguments, metrics, catch_signals), name="work")
     try:
@@ -121,7 +126,7 @@ async def _lead(
         _log.error("leadership is lost or a part has ended; this process ends so that a new one may start")
         return 1
     finally:
-        metrics.leading.set(0)
+        metrics.leader.set(0)
         for task in (working, holding):
             task.cancel()
         await asyncio.gather(working, holding, return_exceptions=True)
@@ -129,7 +134,7 @@ async def _lead(
 
 
 async def _work(
-    server: Cluster,
+    server: ApiServer,
     leadership: Leadership,
     arguments: Arguments,
     metrics: Metrics,
@@ -143,9 +148,15 @@ async def _work(
     def changed(key: ServiceKey) -> None:
         queue.add_after(key, _GATHER_SECONDS)
 
+    schema = SchemaWatch(server)
+    await schema.look()
     await _list_at_first(server, world, arguments)
-    for key in world.services():
-        queue.add(key)
+
+    def look_at_all() -> None:
+        for key in world.services():
+            queue.add(key)
+
+    look_at_all()
     stop_informers = asyncio.Event()
     limits = httpx.Limits(max_connections=64, max_keepalive_connections=32)
     # Pods are reached directly: a proxy of the environment has no business between.
@@ -153,7 +164,13 @@ async def _work(
         events = EventWriter(cluster, instance=arguments.identity, clock=time.time)
         carry_out = CarryOut(cluster, world, events, clock=time.time)
         reconciler = Reconciler(
-            cluster, world, carry_out, http, settings=Settings(images=arguments.images), clock=time.time
+            cluster,
+            world,
+            carry_out,
+            http,
+            settings=Settings(images=arguments.images),
+            clock=time.time,
+            missing_fields=lambda: schema.missing,
         )
         parts = [
             asyncio.create_task(
@@ -171,6 +188,9 @@ async def _work(
                     interval_seconds=arguments.resync_seconds,
                 ),
                 name="resync",
+            ),
+            asyncio.create_task(
+                schema.keep_looking(look_at_all, interval_seconds=arguments.resync_seconds), name="schema"
             ),
             asyncio.create_task(_measure(world, queue, metrics), name="metrics"),
         ]
@@ -206,9 +226,11 @@ async def _list_at_first(server: Cluster, world: World, arguments: Arguments) ->
 
 async def _measure(world: World, queue: WorkQueue[ServiceKey], metrics: Metrics) -> None:
     while True:
-        metrics.services.set(len(world.services()))
-        metrics.workers.set(world.count(POD))
-        metrics.queued.set(len(queue))
+        services = [service for key in world.services() if (service := world.service(key)) is not None]
+        metrics.services.replace(services)
+        metrics.known_services.set(len(services))
+        metrics.pods.set(world.count(POD))
+        metrics.queue_depth.set(len(queue))
         await asyncio.sleep(2)
 
 
@@ -223,22 +245,22 @@ async def _drain_queue(queue: WorkQueue[ServiceKey], reconciler: Reconciler, met
             raise
         except Unavailable as error:
             wait = queue.failed(key, after_seconds=error.after_seconds)
-            metrics.passes.labels("unavailable").inc()
+            metrics.reconciles.labels("unavailable").inc()
             _log.warning("%s/%s: %s; again in %.1f s", *key, error, wait)
         except ApiError as error:
             wait = queue.failed(key)
-            metrics.passes.labels("refused").inc()
+            metrics.reconciles.labels("refused").inc()
             _log.warning("%s/%s: %s; again in %.1f s", *key, error, wait)
         except Exception:
             wait = queue.failed(key)
-            metrics.passes.labels("failed").inc()
+            metrics.reconciles.labels("failed").inc()
             _log.exception("%s/%s: this is a fault of the operator; again in %.1f s", *key, wait)
         else:
-            metrics.passes.labels("done").inc()
+            metrics.reconciles.labels("done").inc()
             queue.done(key)
             if again is not None:
                 queue.add_after(key, max(again, _GATHER_SECONDS))
-        metrics.pass_seconds.observe(time.monotonic() - began)
+        metrics.reconcile_seconds.observe(time.monotonic() - began)
 
 
 if __name__ == "__main__":

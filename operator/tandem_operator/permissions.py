@@ -9,9 +9,11 @@ from typing import Final
 from tandem_api.kubernetes.cluster import (
     DEPLOYMENT,
     EVENT,
+    HTTP_ROUTE,
     INFERENCE_SERVICE,
     LEASE,
     NETWORK_POLICY,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_DISRUPTION_BUDGET,
     ROLE,
@@ -27,7 +29,7 @@ _READ = ("get", "list", "watch")
 
 # In every namespace that is served (a ClusterRole, or a Role with --namespace).
 PERMISSIONS: Final[tuple[Permission, ...]] = (
-    Permission.on(INFERENCE_SERVICE, *_READ),
+    Permission.on(INFERENCE_SERVICE, "list", "watch"),
     Permission.on(INFERENCE_SERVICE, "patch", subresource="status"),
     # Owner references with blockOwnerDeletion false need no right on finalizers; OpenShift's admission asks for it
     # whenever a controller reference is set.
@@ -43,6 +45,10 @@ PERMISSIONS: Final[tuple[Permission, ...]] = (
     Permission.on(ROLE_BINDING, *_READ, "create", "patch", "delete"),
     Permission.on(POD_DISRUPTION_BUDGET, *_READ, "create", "patch", "delete"),
     Permission.on(NETWORK_POLICY, *_READ, "create", "patch"),
+    # Whether several nodes may mount the model's volume.
+    Permission.on(PERSISTENT_VOLUME_CLAIM, "get"),
+    # Where the cluster has the Gateway API; not watched.
+    Permission.on(HTTP_ROUTE, "get", "list", "create", "patch", "delete"),
     Permission.on(EVENT, "create"),
 )
 

@@ -10,20 +10,24 @@ from dataclasses import dataclass, field, replace
 
 import httpx
 
-from tandem_api.kubernetes.cluster import POD, Cluster, Kind
+from tandem_api.kubernetes.cluster import PERSISTENT_VOLUME_CLAIM, POD, ApiError, Cluster, Kind
+from tandem_operator.build.engine_args import model_place
+from tandem_operator.build.router_deployment import is_told
 from tandem_operator.carry_out.carry_out import CarryOut, Findings, Unanswered
-from tandem_operator.carry_out.router_lists import take_off
+from tandem_operator.carry_out.router_lists import put_on, take_off
 from tandem_operator.observe.load import LoadBook, read_loads
 from tandem_operator.observe.observe import observe
 from tandem_operator.observe.observed import ChildKey, Observed, Refusal, owned_by
 from tandem_operator.observe.routing import read_routings
+from tandem_operator.plan.kv_leak import may_strand_kv
 from tandem_operator.plan.plan import plan, wants_load
 from tandem_operator.plan.settings import Settings
-from tandem_operator.watch.kinds import WATCHED
+from tandem_operator.watch.kinds import OPTIONAL, WATCHED
 from tandem_operator.watch.world import ServiceKey, World
 
 _log = logging.getLogger(__name__)
-_KINDS: dict[str, Kind] = {kind.plural: kind for kind in WATCHED}
+_KINDS: dict[str, Kind] = {kind.plural: kind for kind in (*WATCHED, *OPTIONAL)}
+_CLAIM_SECONDS = 60.0
 
 
 @dataclass
@@ -36,9 +40,17 @@ class _Memory:
     refusals: tuple[Refusal, ...] = ()
     looked_at: float = 0.0
     routers_asked_at: float = 0.0
+    kv_asked_at: float = 0.0
     # Addresses of workers at the last look, and of those that have gone since the routers' lists were free of them.
     addresses: frozenset[str] = frozenset()
     former: frozenset[str] = frozenset()
+    # Uids of the pods that held hardware at the last look, and when it was last seen that one gave its own back.
+    holding: frozenset[str] = frozenset()
+    freed_at: float | None = None
+    # The claim that the model is on, and its access modes when it was last asked for.
+    claim: str | None = None
+    claim_modes: tuple[str, ...] | None = None
+    claim_asked_at: float = 0.0
 
 
 class Reconciler:
@@ -53,9 +65,10 @@ class Reconciler:
         *,
         settings: Settings,
         clock: Callable[[], float],
+        missing_fields: Callable[[], tuple[str, ...]] = lambda: (),
     ) -> None:
         self._cluster, self._world, self._carry_out, self._http = cluster, world, carry_out, http
-        self._settings, self._clock = settings, clock
+        self._settings, self._clock, self._missing_fields = settings, clock, missing_fields
         self._book: dict[ServiceKey, LoadBook] = {}
         self._memory: dict[ServiceKey, _Memory] = {}
 
@@ -78,7 +91,10 @@ class Reconciler:
             unanswered=memory.unanswered,
             refusals=memory.refusals,
         )
-        observed = await self._with_loads(key, observed)
+        observed = replace(observed, missing_fields=self._missing_fields())
+        observed = self._with_freed(memory, observed)
+        observed = await self._with_claim(key, memory, observed)
+        observed = await self._with_loads(key, memory, observed)
         observed = await self._with_routings(memory, observed)
         decided = plan(observed, self._clock(), self._settings)
         try:
@@ -87,6 +103,7 @@ class Reconciler:
             memory.unanswered.add(error.pod)
             raise
         await take_off(self._http, decided.unlists)
+        await put_on(self._http, decided.enlists)
         again = self._learn(memory, findings)
         if findings.learned:
             again = 0.0
@@ -97,17 +114,56 @@ class Reconciler:
             waits.append(self._settings.router_check_seconds)
         return min(waits, default=None)
 
-    async def _with_loads(self, key: ServiceKey, observed: Observed) -> Observed:
+    def _with_freed(self, memory: _Memory, observed: Observed) -> Observed:
+        """With the moment at which a worker last gave hardware back. What was before the first look is not known."""
+        holding = frozenset(
+            pod.uid for worker in observed.pods for pod in worker.pods if pod.scheduled and not pod.finished
+        )
+        if memory.freed_at is None or memory.holding - holding:
+            memory.freed_at = self._clock()
+        memory.holding = holding
+        return replace(observed, freed_at=memory.freed_at)
+
+    async def _with_claim(self, key: ServiceKey, memory: _Memory, observed: Observed) -> Observed:
+        """With the access modes of the model's claim, asked once a minute; without, where we may not or it is none."""
+        claim = model_place(observed.spec.model.uri).claim if observed.spec is not None else None
+        if claim is None:
+            return observed
+        now = self._clock()
+        if memory.claim != claim or now - memory.claim_asked_at >= _CLAIM_SECONDS:
+            memory.claim, memory.claim_asked_at, memory.claim_modes = claim, now, None
+            try:
+                live = await self._cluster.get(PERSISTENT_VOLUME_CLAIM, key[0], claim)
+            except ApiError as error:
+                _log.info("claim %s/%s: %s", key[0], claim, error)
+                live = None
+            if live is not None:
+                memory.claim_modes = tuple((live.get("spec") or {}).get("accessModes") or ()) or None
+        return replace(observed, claim_modes=memory.claim_modes)
+
+    async def _with_loads(self, key: ServiceKey, memory: _Memory, observed: Observed) -> Observed:
         book = self._book.setdefault(key, LoadBook())
-        asked = wants_load(observed)
-        pods = [pod for pod in observed.pods if pod.name in asked]
-        loads = await read_loads(self._http, pods) if pods else {}
+        wanted = wants_load(observed)
+        asked = wanted | self._due_for_kv(memory, observed)
+        loads = await read_loads(self._http, (pod for pod in observed.pods if pod.name in asked))
         now, settle = self._clock(), self._settings.drain_settle_seconds
         book.keep_only(pod.uid for pod in observed.pods)
-        quiet = {
-            pod.name: book.note(pod, loads.get(pod.name), now=now, settle_seconds=settle) for pod in pods
+        pages = {
+            pod.name: book.note(pod, loads.get(pod.name), now=now, settle_seconds=settle)
+            for pod in observed.pods
         }
-        return replace(observed, quiet=quiet)
+        stranded = {name: page.stranded_since for name, page in pages.items() if page.stranded_since}
+        # An older reading is none: what the plan has not asked for now, it does not know.
+        quiet = {name: page for name, page in pages.items() if name in wanted}
+        return replace(observed, quiet=quiet, stranded=stranded)
+
+    def _due_for_kv(self, memory: _Memory, observed: Observed) -> frozenset[str]:
+        """Now and then all workers that hand KV over: what one of them never lets go of shows in its own figures."""
+        workers = may_strand_kv(observed)
+        if not workers or self._clock() - memory.kv_asked_at < self._settings.kv_check_seconds:
+            return frozenset()
+        memory.kv_asked_at = self._clock()
+        return workers
 
     async def _with_routings(self, memory: _Memory, observed: Observed) -> Observed:
         """With the routers' lists: while a worker leaves, and else once in a while."""
@@ -117,7 +173,8 @@ class Reconciler:
         memory.former = (memory.former | memory.addresses) - addresses
         memory.addresses = addresses
         due = now - memory.routers_asked_at >= self._settings.router_check_seconds
-        if not (leaving or due or memory.former) or not observed.router_pods:
+        told = observed.spec is not None and is_told(observed.spec)
+        if not (leaving or due or told or memory.former) or not observed.router_pods:
             return observed
         memory.routers_asked_at = now
         routings = await read_routings(self._http, observed.router_pods)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tandem_autoscaler.cli.explain.numbers import MEANINGS, explained
 from tandem_autoscaler.cli.view import age
+from tandem_autoscaler.meanings import MEANINGS, explained
 from tests.cli.conftest import Run
 from tests.cli.services import condition, pod, service
 from tests.cli.stub_cluster import StubCluster

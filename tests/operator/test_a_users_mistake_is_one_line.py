@@ -78,7 +78,7 @@ def test_the_environment_speaks_where_the_command_line_does_not() -> None:
         (colocated(nonsense=1), "spec.nonsense"),
         (spec(prefill=None), "needs both"),
         (colocated(autoscaling={"mode": "Auto"}), "set spec.slo"),
-        (colocated(engine={"type": "sglang"}), "use vllm"),
+        (colocated(engine={"type": "sglang", "lateDemotion": True}), "is for engine.type vllm"),
         (colocated(workers={"minReplicas": 3, "maxReplicas": 2}), "minReplicas 3 exceeds maxReplicas 2"),
         (colocated(workers={"template": {"containers": []}}), "only metadata and spec"),
         (colocated(workers={"template": {"spec": {"containers": "x"}}}), "list of named containers"),

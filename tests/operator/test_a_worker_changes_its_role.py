@@ -262,3 +262,35 @@ def test_nothing_of_the_drain_is_left_on_it() -> None:
     fleet.settle()
     left = [key for pod in fleet.pods() for key in annotations_of(pod)]
     assert left == [names.ANNOTATION_FLIPPED_AT]
+
+
+def test_a_role_that_waits_for_a_worker_of_another_says_so_and_why_no_pod_is_made() -> None:
+    fleet = two_and_one(spec(gpuBudget=3))
+    fleet.busy = {"chat-0": 4.0, "chat-1": 4.0, "chat-2": 4.0}
+    turn(fleet)
+    fleet.step()
+    ready, progressing = fleet.condition("DecodeReady"), fleet.condition("Progressing")
+    assert (ready["status"], ready["reason"]) == ("True", "AwaitingFlip")
+    assert ready["message"] == "1 of 2 decode workers serve; chat-2 comes from prefill as soon as it is free"
+    assert (progressing["status"], progressing["reason"]) == ("True", "AwaitingFlip")
+    assert fleet.condition("Ready")["reason"] == "AwaitingFlip"
+    # While its requests end one by one there is no news, so nothing is written.
+    fleet.step()
+    fleet.writes = 0
+    fleet.busy["chat-2"] = 3.0
+    fleet.now += 1
+    fleet.step()
+    assert fleet.writes == 0
+    fleet.busy.clear()
+    fleet.settle()
+    assert fleet.condition("DecodeReady")["reason"] == "AllReady"
+
+
+def test_a_role_whose_promised_worker_stays_busy_is_said_to_scale_once_a_new_one_is_started() -> None:
+    fleet = two_and_one()
+    fleet.busy = {"chat-0": 4.0, "chat-1": 4.0, "chat-2": 4.0}
+    turn(fleet)
+    fleet.step()
+    assert fleet.condition("DecodeReady")["reason"] == "AwaitingFlip"
+    seconds_until(fleet, Create)
+    assert fleet.condition("DecodeReady")["reason"] == "Scaling"

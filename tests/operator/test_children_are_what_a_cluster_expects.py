@@ -115,7 +115,7 @@ def test_what_is_watched_and_written_is_permitted() -> None:
     allowed = {(p.group, p.resource): set(p.verbs) for p in permissions.PERMISSIONS}
     for kind in WATCHED:
         group = kind.api_version.rpartition("/")[0]
-        assert {"get", "list", "watch"} <= allowed[(group, kind.plural)], kind
+        assert {"list", "watch"} <= allowed[(group, kind.plural)], kind
     for apply in Fleet().plan().objects:
         group = apply.kind.api_version.rpartition("/")[0]
         assert {"create", "patch"} <= allowed[(group, apply.kind.plural)], apply.kind

@@ -111,25 +111,25 @@ def test_readings_from_before_the_drain_do_not_count() -> None:
     [
         (
             "vllm:num_requests_running 2\nvllm:num_requests_waiting 1\nvllm:kv_cache_usage_perc 0.5\n",
-            Load(3, 0.5),
+            Load(3, 0.5, running=2),
         ),
         # One series per engine: summed; the cache's fullest counts (A10).
         (
             'vllm:num_requests_running{engine="0"} 7.0\nvllm:num_requests_running{engine="1"} 5.0\n'
             'vllm:num_requests_waiting{engine="0"} 0.0\nvllm:kv_cache_usage_perc{engine="0"} 0.1\n'
             'vllm:kv_cache_usage_perc{engine="1"} 0.9\n',
-            Load(12, 0.9),
+            Load(12, 0.9, running=12),
         ),
         # Streams that the gate still holds open count, though the engine is done.
         (
             "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\ntandem:requests_in_flight 1\n",
-            Load(1, None),
+            Load(1, None, running=0),
         ),
         # An old name serves where the new one is missing, and is never added to it (A8).
         (
             "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0.2\n"
             "vllm:kv_cache_usage_perc 0.3\n",
-            Load(0, 0.3),
+            Load(0, 0.3, running=0),
         ),
         ("vllm:num_requests_waiting 0\n", Load(None, None)),
         ("vllm:num_requests_running NaN\nvllm:num_requests_waiting 0\n", Load(None, None)),

@@ -231,14 +231,6 @@ def test_a_change_of_mode_never_leaves_the_service_without_a_routable_worker() -
     assert [name for plural, name in fleet.objects if plural == names.WORKER_POOLS] == ["chat-workers"]
 
 
-def test_a_change_of_mode_gets_through_even_when_the_old_roles_hold_the_whole_budget() -> None:
-    fleet = Fleet(spec(gpuBudget=2))
-    fleet.settle()
-    fleet.service["spec"] = colocated(gpuBudget=2)
-    fleet.settle()
-    assert fleet.counts() == {"workers": 1}
-
-
 def test_the_old_roles_stay_while_a_router_of_before_still_ends() -> None:
     """Clients keep their connections to it: what comes by them is served by the old roles."""
     fleet = Fleet()

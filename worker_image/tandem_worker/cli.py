@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from tandem_worker.engine_flags import EngineFlags
 from tandem_worker.exits import PreflightRefused, UserMistake, WorkerExit, say_last_words
+from tandem_worker.launch import ENGINES, VLLM, drain_deadline_seconds, launch
 
 USAGE = """\
 usage: tandem-worker MODEL [engine flags] [--simulate PROFILE] [--late-demotion] [--no-preflight] [--no-gate]
+       tandem-worker --engine sglang --model-path MODEL [engine flags] [--simulate PROFILE] [...]
        tandem-worker preflight MODEL [engine flags]
        tandem-worker close [--deadline SECONDS] [--settle SECONDS]
        tandem-worker status
@@ -17,6 +19,7 @@ usage: tandem-worker MODEL [engine flags] [--simulate PROFILE] [--late-demotion]
 Start an inference engine behind Tandem's gate (without it where --headless says that the engine has no HTTP
 server). MODEL and the engine flags are those of `vllm serve`; they pass through untouched.
 
+  --engine NAME       vllm (default) or sglang; the flags are then those of that engine
   --simulate PROFILE  serve the same HTTP API with timings from a profile (no GPU, no weights); a name
                       of a built-in profile or a path to a JSON file
   --late-demotion     the gate lets prompts into the engine one behind the other; one that cannot meet the
@@ -62,18 +65,22 @@ def _dispatch(words: list[str]) -> int:
     if words[0] == "preflight":
         from tandem_worker.preflight import preflight
 
-        print(preflight(_engine_flags(words[1:]), os.environ).summary())
+        words, engine = _take_engine(words[1:])
+        print(preflight(_told(_engine_flags(words), engine), os.environ).summary())
         return 0
     return _serve(words[1:] if words[0] == "serve" else words)
 
 
 def _serve(words: list[str]) -> int:
+    words, engine = _take_engine(words)
     words, profile = _take_value(words, "--simulate")
     words, no_preflight = _take_switch(words, "--no-preflight")
     words, no_gate = _take_switch(words, "--no-gate")
     words, late_demotion = _take_switch(words, "--late-demotion")
     if late_demotion and no_gate:
         raise UserMistake("--late-demotion is done by the gate; it does not go with --no-gate")
+    if late_demotion and engine != VLLM:
+        raise UserMistake("--late-demotion is for --engine vllm")
     flags = _engine_flags(words)
     if flags.headless and late_demotion:
         raise UserMistake("--late-demotion is done by the gate, and there is none with --headless")
@@ -84,27 +91,40 @@ def _serve(words: list[str]) -> int:
     if profile is not None:
         from tandem_worker.simulate.serve import serve
 
-        return serve(flags, profile=profile, gate=not no_gate, late_demotion=late_demotion)
+        return serve(flags, profile=profile, gate=not no_gate, late_demotion=late_demotion, engine=engine)
     if not no_preflight:
         from tandem_worker.preflight import preflight
 
-        print(preflight(flags, os.environ).summary(), file=sys.stderr, flush=True)
-    from tandem_worker.launch import launch
-
-    launch(flags, gate=not no_gate and not flags.headless, late_demotion=late_demotion)
+        print(preflight(_told(flags, engine), os.environ).summary(), file=sys.stderr, flush=True)
+    launch(flags, gate=not no_gate and not flags.headless, late_demotion=late_demotion, engine=engine)
     raise AssertionError("exec returned")
 
 
 def _engine_flags(words: list[str]) -> EngineFlags:
     flags = EngineFlags.parse(words)
-    if flags.model is None and not flags.has("config"):
+    if flags.model is None and not flags.has("model-path") and not flags.has("config"):
         raise UserMistake("no MODEL given: it is the first word, as for `vllm serve`")
     return flags
 
 
+def _take_engine(words: list[str]) -> tuple[list[str], str]:
+    words, engine = _take_value(words, "--engine")
+    if engine not in (None, *ENGINES):
+        raise UserMistake(f"--engine: {engine!r} is none of {', '.join(ENGINES)}")
+    return words, engine or VLLM
+
+
+def _told(flags: EngineFlags, engine: str) -> EngineFlags:
+    """What the engine was told, in vLLM's words."""
+    if engine == VLLM:
+        return flags
+    from tandem_worker.sglang_flags import as_vllm
+
+    return as_vllm(flags)
+
+
 def _close(words: list[str]) -> int:
     from tandem_worker.gate.closing import close_and_wait
-    from tandem_worker.launch import drain_deadline_seconds
 
     words, deadline = _take_value(words, "--deadline")
     words, settle = _take_value(words, "--settle")

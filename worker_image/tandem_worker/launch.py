@@ -10,8 +10,11 @@ from pathlib import Path
 from tandem_worker.engine_flags import EngineFlags
 from tandem_worker.exits import UserMistake
 
+VLLM, SGLANG = "vllm", "sglang"
+ENGINES = (VLLM, SGLANG)
 GATE = "tandem_worker.gate.Gate"
 LATE_DEMOTION = "TANDEM_LATE_DEMOTION"
+PROMPTS_ELSEWHERE = "TANDEM_PROMPTS_ELSEWHERE"
 DRAIN_DEADLINE = "TANDEM_DRAIN_DEADLINE_SECONDS"
 DEFAULT_DRAIN_DEADLINE_SECONDS = 300.0
 # What the gate gets of the engine's shutdown timeout. The engine kills itself when its timeout passes and
@@ -95,6 +98,20 @@ def engine_command(
     return command
 
 
+def sglang_command(flags: EngineFlags, *, python: str, gate: bool) -> list[str]:
+    """The same for SGLang. Its shutdown has no timeout of its own: the gate ends what is open.
+
+    Raises:
+        UserMistake: several tokenizer workers, each a process that imports the app without the gate.
+    """
+    if gate and (flags.integer("tokenizer-worker-num", 1) or 1) > 1:
+        raise UserMistake(
+            "--tokenizer-worker-num above 1 does not go with the gate; leave it out, or add --no-gate"
+        )
+    module = "tandem_worker.sglang_server" if gate else "sglang.launch_server"
+    return [python, "-m", module, *flags.argv]
+
+
 def gate_environment(
     flags: EngineFlags, environ: Mapping[str, str], *, late_demotion: bool = False
 ) -> dict[str, str]:
@@ -114,21 +131,30 @@ def gate_environment(
         **environ,
         "TANDEM_SIGTERM_DEADLINE_SECONDS": str(timeout * GATE_SHARE_OF_SHUTDOWN),
         LATE_DEMOTION: "1" if late_demotion else "0",
+        # SGLang's flag; its two legs have the same body.
+        PROMPTS_ELSEWHERE: "1" if flags.text("disaggregation-mode", "") == "decode" else "0",
     }
 
 
-def launch(flags: EngineFlags, *, gate: bool, late_demotion: bool) -> None:
+def launch(flags: EngineFlags, *, gate: bool, late_demotion: bool, engine: str = VLLM) -> None:
     """Replace this process by the engine; returns only by an exception.
 
     exec, not a child: the engine stays process 1 of its container and gets the signals itself.
     """
     environment = gate_environment(flags, os.environ, late_demotion=late_demotion)
-    command = engine_command(
-        flags,
-        module=engine_module(headless=flags.headless),
-        python=sys.executable,
-        gate=gate,
-        shutdown_timeout_seconds=drain_deadline_seconds(os.environ) if knows_shutdown_timeout() else None,
-    )
+    if engine == SGLANG:
+        if importlib.util.find_spec("sglang") is None:
+            raise UserMistake(
+                "SGLang is not installed in this Python; use its worker image, or --simulate PROFILE"
+            )
+        command = sglang_command(flags, python=sys.executable, gate=gate)
+    else:
+        command = engine_command(
+            flags,
+            module=engine_module(headless=flags.headless),
+            python=sys.executable,
+            gate=gate,
+            shutdown_timeout_seconds=drain_deadline_seconds(os.environ) if knows_shutdown_timeout() else None,
+        )
     print("tandem-worker: starting", " ".join(command), file=sys.stderr, flush=True)
     os.execve(command[0], command, environment)

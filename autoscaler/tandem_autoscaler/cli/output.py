@@ -1,15 +1,14 @@
 """What goes to the screen: a document for programs, or rich text for people."""
 
 import json
+import os
 import sys
-from typing import Any, Final
+from typing import Any
 
 import yaml
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-
-FORMS: Final = ("table", "json", "yaml")
 
 
 def print_document(document: Any, form: str) -> None:
@@ -20,9 +19,14 @@ def print_document(document: Any, form: str) -> None:
         print(yaml.safe_dump(document, sort_keys=False, width=100), end="")
 
 
+# A pipe has no width: lines that someone greps are not broken.
+_PIPE_COLUMNS = 1000
+
+
 def console() -> Console:
     """Of standard output; made anew, so that a test's capture is seen."""
-    return Console(file=sys.stdout, highlight=False)
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(file=sys.stdout, highlight=False, width=_PIPE_COLUMNS if piped else None)
 
 
 def table(*columns: str, left: int = 1) -> Table:

@@ -5,23 +5,22 @@ import argparse
 from tandem_api import names
 from tandem_api.kubernetes.cluster import INFERENCE_SERVICE
 from tandem_autoscaler.cli import cluster
+from tandem_autoscaler.cli.flags import Commands, Parser, command
 from tandem_autoscaler.fleet.observe import is_paused
 
 _MANAGER = "kubectl-tandem"
 
 
-def add(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: "Commands[Parser]") -> None:
     """Add both subcommands to the program."""
     for word, paused, text in (
         ("pause", True, "let the pools of a service stay as they are"),
         ("resume", False, "let the autoscaler size a paused service again"),
     ):
-        flags = subcommands.add_parser(
-            word, help=text, description=f"{text.capitalize()}: the annotation {names.ANNOTATION_PAUSED}."
-        )
-        flags.add_argument("name", metavar="NAME", help="of an InferenceService")
-        cluster.add_flags(flags)
-        flags.set_defaults(run=run, paused=paused)
+        description = f"{text.capitalize()}: the annotation {names.ANNOTATION_PAUSED}."
+        flags = command(commands, word, summary=text, description=description, run=run, paused=paused)
+        cluster.add_name(flags)
+        cluster.add_command_flags(flags)
 
 
 def run(flags: argparse.Namespace) -> int:

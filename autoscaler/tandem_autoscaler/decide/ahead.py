@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tandem_autoscaler.decide.demand import Demand
 from tandem_autoscaler.decide.settings import Settings
+from tandem_autoscaler.decide.words import rounded
 from tandem_autoscaler.fleet.service import Service
 
 
@@ -23,20 +24,20 @@ class Ahead:
 
 def look_ahead(
     demand: Demand, each: float | None, service: Service, present: float | None, now_seconds: float,
-    horizon_seconds: float, settings: Settings, *, chance: float,
+    horizon_seconds: float, settings: Settings, *, chance: float, quantile: float,
 ) -> Ahead | None:  # fmt: skip
     """Arrivals for one role, from its `demand` in units of work of which a request of today brings `each`.
 
     Work, not requests, because the mix may shift at a constant rate of requests. None while nothing is known, or no
-    longer enough. `present` (requests per second) is None while the arrivals are unknown; `chance` is the part by which
-    it may be off because requests come at random.
+    longer enough. `quantile`: of the highest demand until the horizon is over. `present` (requests per second) is None
+    while the arrivals are unknown; `chance` is the part by which it may be off because requests come at random.
     """
     if present is None:
         return _blind(demand, each, service, now_seconds, horizon_seconds, settings)
     if service.headroom is not None:
         rate = present * (1.0 + service.headroom)
         return Ahead(rate, rate * (1.0 + chance), f"with {service.headroom:.0%} headroom")
-    found = demand.highest(service.demand_quantile, settings.prior_ratio)
+    found = demand.highest(quantile, settings.prior_ratio)
     if found is None or not each:
         # A request's work is unknown until one was served, but none are known to cost nothing.
         return Ahead(0.0, 0.0, "with nothing asked for") if present <= 0 else None
@@ -44,11 +45,11 @@ def look_ahead(
     if present <= 0 and rate * horizon_seconds < settings.negligible_requests:
         return Ahead(0.0, 0.0, "with nothing expected", found.ratio)
     because = (
-        f"up to {rate:.2g}/s within {horizon_seconds:.0f} s ({found.expert} x {found.ratio:.2f}, "
+        f"up to {rounded(rate)}/s within {horizon_seconds:.0f} s ({found.expert} x {found.ratio:.2f}, "
         f"learnt from {found.judged} forecasts)"
     )
     if present > rate:
-        rate, because = present, f"{present:.2g}/s just now, more than foreseen"
+        rate, because = present, f"{rounded(present)}/s just now, more than foreseen"
     return Ahead(rate, rate * (1.0 + chance), because, found.ratio)
 
 
@@ -64,4 +65,4 @@ def _blind(
     if widened is None or not each:
         return None
     widened /= each
-    return Ahead(widened, widened, f"up to {widened:.2g}/s after {silent:.0f} s without measurements")
+    return Ahead(widened, widened, f"up to {rounded(widened)}/s after {silent:.0f} s without measurements")

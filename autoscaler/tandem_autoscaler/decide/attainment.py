@@ -19,8 +19,10 @@ def of_users(
     router's own time between the two, a few milliseconds.
     """
     prefill, decode = prefill_role(service), decode_role(service)
-    first = _histogram(history, prefill, window_seconds, "gate_ttft", "ttft")
-    if service.disaggregated:
+    first = _histogram(
+        history, decode if service.first_token_at_decode else prefill, window_seconds, "gate_ttft", "ttft"
+    )
+    if service.disaggregated and not service.first_token_at_decode:
         second = _histogram(history, decode, window_seconds, "gate_ttft", "ttft")
         ttft = Kept(targets.ttft_seconds)
         if first is not None and second is not None:

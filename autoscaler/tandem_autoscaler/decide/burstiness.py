@@ -6,6 +6,7 @@ So the variance is taken around a moving mean.
 
 import statistics
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,12 @@ _MOVING = np.ones(7)
 # A moving mean over 7 points takes part of the variance with it.
 _CORRECTION = 7.0 / 6.0
 PRIOR = 1.5
+
+
+@lru_cache(maxsize=512)
+def _points_around(points: int) -> NDArray[np.float64]:
+    """How many of so many points the moving mean around each one has: fewer at both ends."""
+    return np.correlate(np.ones(points), _MOVING, "same")
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,7 @@ class Burstiness:
             return PRIOR
         seconds = self.ticks[:, 1]
         counts = self.ticks[:, 2] * statistics.median(seconds.tolist()) / seconds
-        # At both ends there are fewer points around one.
-        mean = np.correlate(counts, _MOVING, "same") / np.correlate(np.ones(len(counts)), _MOVING, "same")
+        mean = np.correlate(counts, _MOVING, "same") / _points_around(len(counts))
         total = float(mean.sum())
         if total <= 0:
             return PRIOR

@@ -1,11 +1,11 @@
 """Limits of a target, and when a pool may shrink (ALGORITHM 4.10, 4.11)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tandem_autoscaler.decide.decision import Quality, Why
 from tandem_autoscaler.decide.quality import RoleCount
 from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.decide.state import RoleMemory
+from tandem_autoscaler.decide.state import RoleMemory, changed
 from tandem_autoscaler.fleet.service import Pool
 
 # No confirmation takes more ticks than these.
@@ -52,7 +52,7 @@ def remember(
         needs = (*kept, (now, need))[-_MOST_NEEDS:]
     shrunk = memory.current is not None and pool.replicas < memory.current
     by_hand = set_by_hand(memory, pool)
-    return replace(
+    return changed(
         memory,
         needs=needs,
         shrunk_at_seconds=now if shrunk else memory.shrunk_at_seconds,

@@ -1,10 +1,9 @@
 """Measurements of single workers -> the models."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.decide.state import ServiceState
+from tandem_autoscaler.decide.state import ServiceState, changed
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
 from tandem_autoscaler.model.decode import DecodeModel
 from tandem_autoscaler.model.prefill import ENOUGH_REQUESTS, PrefillModel, service_seconds
@@ -37,7 +36,7 @@ def learn(
         busy = _prefill_from_busy_time(state, service, young, settings)
         prefill = busy if busy is not None else _learn_prefill(state, service, young)
     decode, decode_ttft = _learn_decode(state, service, young)
-    return replace(state, prefill=prefill, decode=decode, decode_ttft=decode_ttft)
+    return changed(state, prefill=prefill, decode=decode, decode_ttft=decode_ttft)
 
 
 def _prefill_from_busy_time(

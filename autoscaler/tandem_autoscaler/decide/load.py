@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tandem_api import names
 from tandem_autoscaler.decide.ahead import Ahead, look_ahead
 from tandem_autoscaler.decide.burstiness import Burstiness
 from tandem_autoscaler.decide.demand import Demand
+from tandem_autoscaler.decide.easing import quantile_for
 from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.decide.state import ServiceState
+from tandem_autoscaler.decide.state import ServiceState, changed
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
 from tandem_autoscaler.model.prefill import PrefillModel
 from tandem_autoscaler.model.prompt_lengths import Lengths, lengths, mean_tokens, shortened
@@ -109,7 +110,7 @@ def measure(
         hit_share = min(0.98, max(0.0, 1.0 - computed / total))
     outputs, tokens = _tokens(history, decode, arrivals, state.output_tokens, settings)
     work = _work_each(state.prefill, found, hit_share)
-    state = replace(
+    state = changed(
         state,
         burstiness=_with_tick(state, prefill) if news else state.burstiness,
         lengths=found,
@@ -121,9 +122,12 @@ def measure(
     scv = state.burstiness.arrival_scv(settings.most_arrival_scv)
     chance = settings.chance_sigmas * math.sqrt(scv / max((arrivals or 0.0) * settings.window_seconds, 1.0))
     prefill_ahead, decode_ahead = (
-        look_ahead(demand, each, service, arrivals, now, horizon_seconds, settings, chance=chance)
-        for demand, each in ((state.prefill_demand, work), (state.decode_demand, outputs))
-    )
+        look_ahead(
+            demand, each, service, arrivals, now, horizon_seconds, settings, chance=chance,
+            quantile=quantile_for(service.demand_quantile, state.memory(role).ease),
+        )
+        for role, demand, each in ((prefill, state.prefill_demand, work), (decode, state.decode_demand, outputs))
+    )  # fmt: skip
     d_short = history.rates(decode, settings.short_window_seconds)
     gaps = d_short.histogram("inter_token")
     running = gaps.total if gaps is not None else history.total(decode, "running")

@@ -15,6 +15,7 @@ from tandem_autoscaler.decide.state import (
     STEP_PER_SEQUENCE,
     ServiceState,
 )
+from tandem_autoscaler.decide.words import rounded
 from tandem_autoscaler.fleet.service import Pool, Service, Targets
 from tandem_autoscaler.model.decode import DecodeModel
 
@@ -146,7 +147,7 @@ def need_decode(
     tpot = format_seconds(targets.tpot_seconds)
     rule = "keeps" if workers == 1 else "keep"
     because = (
-        f"{now:.3g} tokens/s at {format_seconds(model.seconds(1.0))} per token alone and "
+        f"{rounded(now, 3)} tokens/s at {format_seconds(model.seconds(1.0))} per token alone and "
         f"{format_seconds(model.line_now[1])} more per further sequence; "
         f"{load.decode_ahead.because}: {workers} {rule} batches within {batch:.1f} (mean {mean:.1f}), "
         f"where TPOT p{targets.quantile * 100:g} stays below {tpot}"
@@ -155,7 +156,7 @@ def need_decode(
     if not feasible:
         alone = format_seconds(model.seconds(1.0))
         because = (
-            f"{now:.3g} tokens/s need {workers} at a batch of {batch:.1f}, but a lone sequence already takes "
+            f"{rounded(now, 3)} tokens/s need {workers} at a batch of {batch:.1f}, but a lone sequence already takes "
             f"{alone} per token, above TPOT {tpot}, whatever the number of workers"
         )
         why_not = (

@@ -12,6 +12,7 @@ from tandem_autoscaler.decide.state import (
     PROMPT_TOKENS,
     ServiceState,
 )
+from tandem_autoscaler.decide.words import rounded
 from tandem_autoscaler.fleet.service import Service, Targets
 from tandem_autoscaler.model.prompt_lengths import mean_tokens
 from tandem_autoscaler.model.queueing import POOLED_POLICIES, Sizing, moments, smallest_pool
@@ -91,20 +92,20 @@ def need_prefill(
     rule = "keeps" if sizing.workers == 1 else "keep"
     ttft = format_seconds(targets.ttft_seconds)
     because = (
-        f"{arrivals:.2g} prompts/s x {service_time.mean_seconds:.2g} s each = {busy:.2f} busy workers; "
+        f"{rounded(arrivals)} prompts/s x {rounded(service_time.mean_seconds)} s each = {busy:.2f} busy workers; "
         f"{ahead.because}: {sizing.workers} {rule} TTFT {percentile} below {ttft} "
         f"(predicted violation {sizing.violation:.1%}, allowed {sizing.allowed:.1%})"
     )
     why_not = ""
     if not sizing.feasible:
         because = (
-            f"{arrivals:.2g} prompts/s x {service_time.mean_seconds:.2g} s each = {busy:.2f} busy workers; "
+            f"{rounded(arrivals)} prompts/s x {rounded(service_time.mean_seconds)} s each = {busy:.2f} busy workers; "
             f"{sizing.workers} carry that, but {sizing.infeasible_share:.0%} of the prompts alone take longer "
             f"than TTFT {ttft}, whatever the number of workers"
         )
         why_not = (
             f"{sizing.infeasible_share:.0%} of the prompts take longer than {format_seconds(max(target, 0.0))} on an "
-            f"idle worker (mean {service_time.mean_seconds:.2g} s); more workers cannot help"
+            f"idle worker (mean {rounded(service_time.mean_seconds)} s); more workers cannot help"
         )
     return Need(
         sizing.workers, because, numbers, sizing.feasible, why_not, sizing.infeasible_share, busy, keep
@@ -117,7 +118,8 @@ def decode_share(state: ServiceState, service: Service, targets: Targets, settin
     The lower fifth of what was measured, because a full decode role must not shrink prefill's target: prefill
     workers would be added for decode's fault.
     """
-    if not service.disaggregated:
+    if not service.disaggregated or service.first_token_at_decode:
+        # In the latter case what decode measures has prefill's time in it, and its own share is not known.
         return 0.0
     usual = state.decode_ttft.quantile(0.2) or 0.0
     return min(usual, settings.most_decode_share * targets.ttft_seconds)

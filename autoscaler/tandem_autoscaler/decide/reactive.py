@@ -10,6 +10,7 @@ from tandem_autoscaler.decide.need_prefill import Need, decode_share
 from tandem_autoscaler.decide.quality import RoleCount
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import RoleMemory, ServiceState
+from tandem_autoscaler.decide.words import rounded
 from tandem_autoscaler.fleet.service import Pool, Service, Targets, decode_role, prefill_role
 from tandem_autoscaler.model.queueing import moments
 
@@ -59,7 +60,8 @@ def raise_prefill(
             if workers > base:
                 return Raise(
                     workers, Why.BACKLOG,
-                    f"{waiting:.0f} prompts of {each:.2g} s each wait or run; {workers} clear them within a minute",
+                    f"{waiting:.0f} prompts of {rounded(each)} s each wait or run; {workers} clear them "
+                    "within a minute",
                 )  # fmt: skip
     if not need.feasible:
         return None

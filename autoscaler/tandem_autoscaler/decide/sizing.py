@@ -12,18 +12,19 @@ from tandem_api.reasons import Condition
 from tandem_autoscaler.decide import budget as gpu_budget
 from tandem_autoscaler.decide.attainment import of_users
 from tandem_autoscaler.decide.decision import Decision, Outcome, Quality, Verdict, Why
+from tandem_autoscaler.decide.easing import burning_slowly, confirm_seconds, eased, may_ease
 from tandem_autoscaler.decide.flip import with_flip
 from tandem_autoscaler.decide.gate import Conditions, Gated, gate, remember
 from tandem_autoscaler.decide.learning import learn
 from tandem_autoscaler.decide.load import Load, measure
-from tandem_autoscaler.decide.need_prefill import cold_start_seconds
+from tandem_autoscaler.decide.need_prefill import cold_start_seconds, decode_share
 from tandem_autoscaler.decide.quality import RoleCount, count, quality
 from tandem_autoscaler.decide.reactive import burns, decode_is_full
 from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.decide.state import COLD_START, RoleMemory, ServiceState
+from tandem_autoscaler.decide.state import COLD_START, RoleMemory, ServiceState, changed
 from tandem_autoscaler.decide.verdicts import not_sizing, scaling_active, scaling_limited, slo_met
 from tandem_autoscaler.decide.wish import Wish, scaled_up_for_silent, wishes
-from tandem_autoscaler.fleet.service import Pool, Service, decode_role
+from tandem_autoscaler.fleet.service import Pool, Service, decode_role, prefill_role
 from tandem_autoscaler.signals.source import Snapshot
 from tandem_autoscaler.signals.window import History
 
@@ -42,6 +43,7 @@ def decide(
     compared with the API server's timestamps only; by default it is the same.
     """
     now = snapshot.taken_at_seconds
+    since = max(0.0, now - state.history.now_seconds) if state.history.ticks else 0.0
     # The same snapshot twice is no news: nothing is learnt or counted again.
     news = now > state.history.now_seconds or not state.history.ticks
     wall = now if wall_seconds is None else wall_seconds
@@ -80,16 +82,20 @@ def decide(
         for r in service.pools
     )
     sighted = _sighted(history, service, counts, settings)
+    ease = state.memory(prefill_role(service)).ease if may_ease(service) else 0.0
+    if may_ease(service):
+        own = targets.ttft_seconds - decode_share(state, service, targets, settings)
+        ease = eased(ease, burning_slowly(state, service, targets, own, hopeless, settings), since)
     decisions: dict[str, Decision] = {}
     memories: dict[str, RoleMemory] = {}
     for role, pool in service.pools.items():
-        wish = wished[role]
-        memory = remember(state.memory(role), pool, _kept(wish), now, service.confirm_seconds)
+        wish, confirm = wished[role], confirm_seconds(service, role)
+        memory = remember(state.memory(role), pool, _kept(wish), now, confirm)
         others = [p for r, p in service.pools.items() if r != role]
         at = Conditions(
             now_seconds=now, quality=qualities[role], all_fresh=fresh, known=wish.known, burning=burning,
             idle=load.idle, idle_for_seconds=now - active_at,
-            idle_limit_seconds=max(settings.idle_seconds, 3 * cold), confirm_seconds=service.confirm_seconds,
+            idle_limit_seconds=max(settings.idle_seconds, 3 * cold), confirm_seconds=confirm,
             sighted_for_seconds=sighted, keep=wish.keep,
             others_serve=any([p.minimum >= 1 or p.replicas > 1 for p in others]),
         )  # fmt: skip
@@ -97,16 +103,16 @@ def decide(
         gated = gate(wish.workers, pool, counts[role], memory, at, settings)
         numbers = {**wish.numbers, COLD_START: cold}
         decisions[role] = _decision(role, pool, wish, gated, numbers)
-        memories[role] = memory
+        memories[role] = changed(memory, ease=ease if role == prefill_role(service) else 0.0)
     decisions = with_flip(decisions, service, wished, counts, sighted=fresh)
     decisions = _from_zero(decisions, service, load)
     decisions = _together(decisions, service)
     decisions, over_budget = _within_budget(decisions, service)
     noted = {
-        role: replace(memories[role], current=decision.current, target=decision.target)
+        role: changed(memories[role], current=decision.current, target=decision.target)
         for role, decision in decisions.items()
     }
-    state = replace(state, active_at_seconds=active_at, roles={**state.roles, **noted})
+    state = changed(state, active_at_seconds=active_at, roles={**state.roles, **noted})
     wanted = {role: wish.workers for role, wish in wished.items()}
     conditions: dict[str, Verdict] = {
         Condition.SCALING_ACTIVE: scaling_active(service, snapshot, counts, qualities, state.unmatched_ticks),
@@ -139,14 +145,14 @@ def _look(
     for role, counted in counts.items():
         memory, now = state.memory(role), history.now_seconds
         good = counted.ready > 0 and counted.coverage >= settings.coverage
-        roles[role] = replace(
+        roles[role] = changed(
             memory,
             fresh_ticks=memory.fresh_ticks + news if good else 0,
             heard_at_seconds=now if good else memory.heard_at_seconds,
             ready=counted.ready,
             grew_at_seconds=now if counted.ready > memory.ready else memory.grew_at_seconds,
         )
-    return replace(
+    return changed(
         state,
         history=history,
         cold_starts=cold,
@@ -168,7 +174,7 @@ def _sighted(history: History, service: Service, counts: dict[str, RoleCount], s
 
 def _forget_decisions(state: ServiceState, service: Service, now: float) -> ServiceState:
     for role in service.pools:
-        memory = replace(state.memory(role), needs=(), current=None, target=None, quiet_since_seconds=now)
+        memory = changed(state.memory(role), needs=(), current=None, target=None, quiet_since_seconds=now)
         state = state.with_memory(role, memory)
     return state
 

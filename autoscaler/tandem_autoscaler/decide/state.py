@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tandem_api import names
 from tandem_autoscaler.decide.burstiness import Burstiness
@@ -26,6 +26,21 @@ PROMPT_TOKENS = "promptTokens"
 COLD_START = "coldStartSeconds"
 DEMAND_RATIO = "demandRatio"
 
+Value = TypeVar("Value", "RoleMemory", "ServiceState")
+
+
+def changed(value: Value, **fields: Any) -> Value:
+    """`dataclasses.replace` for values that are made ten times per service and tick, in a fifth of its time.
+
+    Right where a class has no `__post_init__`. Raises TypeError for a field that there is not.
+    """
+    made = object.__new__(type(value))
+    made.__dict__.update(value.__dict__)
+    if not fields.keys() <= made.__dict__.keys():
+        raise TypeError(f"{type(value).__name__} has no {sorted(fields.keys() - made.__dict__.keys())}")
+    made.__dict__.update(fields)
+    return made
+
 
 @dataclass(frozen=True)
 class RoleMemory:
@@ -41,6 +56,7 @@ class RoleMemory:
     grew_at_seconds: float | None = None  # when the number of ready workers last grew
     fresh_ticks: int = 0
     heard_at_seconds: float | None = None  # the newest complete measurement
+    ease: float = 0.0  # how far prefill's demand quantile may fall (easing.py)
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,7 @@ class ServiceState:
         return found if found is not None else RoleMemory(quiet_since_seconds=self.history.began_at_seconds)
 
     def with_memory(self, role: str, memory: RoleMemory) -> "ServiceState":
-        return replace(self, roles={**self.roles, role: memory})
+        return changed(self, roles={**self.roles, role: memory})
 
 
 def fresh_state(service: Service, now_seconds: float, settings: Settings) -> ServiceState:

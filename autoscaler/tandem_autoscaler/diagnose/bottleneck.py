@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from tandem_api.durations import format_seconds
 from tandem_autoscaler.decide.decision import Kept
+from tandem_autoscaler.decide.words import rounded
 from tandem_autoscaler.diagnose.facts import Facts
 from tandem_autoscaler.diagnose.plant import Plant
 from tandem_autoscaler.fleet.service import decode_role, prefill_role
@@ -161,7 +162,8 @@ def _evidence(facts: Facts, plant: Plant | None) -> list[str]:
     load, prefill, decode = facts.load, facts.prefill_count, facts.decode_count
     if load.arrivals is not None and plant is not None and plant.prompts is not None:
         found.append(
-            f"{load.arrivals:.3g} requests/s keep {plant.prefill_load:.2g} of {prefill.ready} prefill workers busy"
+            f"{rounded(load.arrivals, 3)} requests/s keep {rounded(plant.prefill_load)} of "
+            f"{prefill.ready} prefill workers busy"
             + (
                 f"; {load.prefill_waiting:.0f} prompts wait or run"
                 if load.prefill_waiting is not None
@@ -170,7 +172,7 @@ def _evidence(facts: Facts, plant: Plant | None) -> list[str]:
         )
     elif load.arrivals is not None:
         found.append(
-            f"{load.arrivals:.3g} requests/s; how long a prefill worker takes for one is not known yet"
+            f"{rounded(load.arrivals, 3)} requests/s; how long a prefill worker takes for one is not known yet"
         )
     if load.decode_running is not None and decode.ready:
         text = f"{load.decode_running / decode.ready:.1f} sequences per decode worker"
@@ -178,7 +180,7 @@ def _evidence(facts: Facts, plant: Plant | None) -> list[str]:
             text += f", of {_rooms(plant)}"
         found.append(text + (f"; {load.decode_waiting:.0f} wait" if load.decode_waiting else ""))
     if load.decode_kv is not None:
-        pushed = f", {load.preemptions:.2g} sequences/s pushed out" if load.preemptions else ""
+        pushed = f", {rounded(load.preemptions)} sequences/s pushed out" if load.preemptions else ""
         found.append(f"KV cache of the fullest decode worker {load.decode_kv:.0%} full{pushed}")
     for role, counted in facts.counts.items():
         if counted.starting or counted.stuck:

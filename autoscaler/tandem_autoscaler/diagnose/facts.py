@@ -16,6 +16,9 @@ from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.diagnose.machine import Machine
 from tandem_autoscaler.fleet.service import Service, Targets, decode_role, prefill_role
 from tandem_autoscaler.model.decode import DecodeModel
+from tandem_autoscaler.model.mixed_step import Chunking
+from tandem_autoscaler.model.prefill import PrefillModel
+from tandem_autoscaler.model.prompt_lengths import Lengths
 from tandem_autoscaler.model.queueing import Distribution
 from tandem_autoscaler.signals.source import Snapshot
 
@@ -39,6 +42,12 @@ class Facts:
     ttft_budget_seconds: float  # of the TTFT target, what a prefill worker may take
     decode: DecodeModel  # asked at the present contexts
     settings: Settings
+    prefill: PrefillModel | None = None
+    lengths: Lengths | None = None  # of what is computed of each prompt
+    output_tokens: float | None = None  # of an answer, in the mean
+    chunking: Chunking | None = None  # of the role that computes prompts
+    longest: int | None = None  # tokens of a request, by the manifest
+    thresholds: bool = True  # the engine can limit what one prompt has of a step
     machines: Mapping[str, Machine] = field(default_factory=dict)  # by role, where known
     silent: Mapping[str, str] = field(default_factory=dict)  # pods that did not answer, and why
 
@@ -64,6 +73,10 @@ def look(
     snapshot: Snapshot,
     settings: Settings,
     machines: Mapping[str, Machine] | None = None,
+    *,
+    chunking: Chunking | None = None,
+    longest: int | None = None,
+    thresholds: bool = True,
 ) -> Facts:
     """The facts after `decide` has seen the snapshot. The service must have targets and its pools."""
     targets = service.targets
@@ -93,6 +106,12 @@ def look(
         ttft_budget_seconds=settings.safety * targets.ttft_seconds - decode_share(state, service, targets, settings),
         decode=state.decode.at_context(*context(state)),
         settings=settings,
+        prefill=state.prefill if state.prefill.known else None,
+        lengths=prompts,
+        output_tokens=state.output_tokens,
+        chunking=chunking,
+        longest=longest,
+        thresholds=thresholds,
         machines=machines or {},
         silent=snapshot.silent,
     )  # fmt: skip

@@ -9,10 +9,13 @@ from tandem_api import names
 from tandem_autoscaler.decide.need_decode import staffed
 from tandem_autoscaler.diagnose import machine as machines
 from tandem_autoscaler.diagnose.bottleneck import Bottleneck
+from tandem_autoscaler.diagnose.break_even import Compared
+from tandem_autoscaler.diagnose.chunking import Tuned
 from tandem_autoscaler.diagnose.facts import Facts
 from tandem_autoscaler.diagnose.machine import Change, Machine
 from tandem_autoscaler.diagnose.plant import Plant
 from tandem_autoscaler.fleet.service import decode_role, prefill_role
+from tandem_autoscaler.model.mixed_step import Chunking
 from tandem_autoscaler.model.queueing import smallest_pool
 
 # What just suffices for the load as it was measured does not for the next minute's.
@@ -58,7 +61,13 @@ class Fix:
     replicas: int | None = None
 
 
-def fixes(found: Bottleneck, facts: Facts, plant: Plant | None) -> tuple[Fix, ...]:
+def fixes(
+    found: Bottleneck,
+    facts: Facts,
+    plant: Plant | None,
+    tuned: Tuned | None = None,
+    compared: Compared | None = None,
+) -> tuple[Fix, ...]:
     """Those that clearly suffice, the cheapest first; then the others, what helps most first.
 
     What cannot be predicted comes last, and what the models expect to change nothing is left out.
@@ -74,7 +83,8 @@ def fixes(found: Bottleneck, facts: Facts, plant: Plant | None) -> tuple[Fix, ..
         return ()
     plant = plant.loaded(_MARGIN)
     now = plant.in_time()
-    made = [fix for fix in makers[found](facts, plant) if fix.in_time is None or fix.in_time > now + 0.01]
+    offered = [*makers[found](facts, plant), *_of_mixing(found, facts, now, tuned, compared)]
+    made = [fix for fix in offered if fix.in_time is None or fix.in_time > now + 0.01]
     enough = facts.targets.quantile + _CLEARLY
 
     def rank(fix: Fix) -> tuple[float, ...]:
@@ -100,8 +110,6 @@ def _of_prefill(facts: Facts, plant: Plant) -> Iterator[Fix]:
     )
     yield from _wider(facts, plant, role)
     yield Fix(Kind.PREFIX_CACHING, "engine.prefixCaching: true, where prompts share their beginning", None)
-    if not facts.service.disaggregated:
-        yield from _colocated()
 
 
 def _of_decode(facts: Facts, plant: Plant) -> Iterator[Fix]:
@@ -111,8 +119,6 @@ def _of_decode(facts: Facts, plant: Plant) -> Iterator[Fix]:
     yield from _smaller_kv(facts, plant, role)
     yield from _faster_reads(facts, plant, role)
     yield Fix(Kind.SPECULATIVE, "a draft in engine.extraArgs, where answers are predictable", None)
-    if not facts.service.disaggregated:
-        yield from _colocated()
 
 
 def _of_kv(facts: Facts, plant: Plant) -> Iterator[Fix]:
@@ -280,11 +286,45 @@ def _wider(facts: Facts, plant: Plant, role: str) -> Iterator[Fix]:
         yield replace(fix, change=f"{role}.gpus: {2 * known.gpus}", gpus=gpus)
 
 
-def _colocated() -> Iterator[Fix]:
-    yield Fix(
-        Kind.CHUNKING, "engine.chunkedPrefill.longPromptThreshold: half of maxBatchedTokens, for short prompts behind "
-        "long ones", None,
-    )  # fmt: skip
-    yield Fix(
-        Kind.DISAGGREGATE, "mode: Disaggregated, so that prompts and streams do not hold each other up", None
-    )
+def _of_mixing(
+    found: Bottleneck, facts: Facts, now: float, tuned: Tuned | None, compared: Compared | None
+) -> Iterator[Fix]:
+    """Of a Colocated pool, whose prompts and answers share their steps.
+
+    Its own model (model/colocated.py) says what these are worth; where the decision's models are more hopeful of things
+    as they are (`now`), the gain is what counts.
+    """
+    if facts.service.disaggregated or found not in (Bottleneck.PREFILL, Bottleneck.DECODE, Bottleneck.QUEUE):
+        return
+    if tuned is None:
+        yield Fix(
+            Kind.CHUNKING, "engine.chunkedPrefill.longPromptThreshold: half of maxBatchedTokens, for short prompts "
+            "behind long ones", None,
+        )  # fmt: skip
+    elif tuned.worth_a_restart:
+        gain = tuned.best.predicted.in_time - tuned.now.predicted.in_time
+        after = max(tuned.best.predicted.in_time, min(1.0, now + gain))
+        yield Fix(Kind.CHUNKING, f"engine.chunkedPrefill: {written(tuned.best.chunking)}", after)
+    if compared is None:
+        yield Fix(
+            Kind.DISAGGREGATE,
+            "mode: Disaggregated, so that prompts and streams do not hold each other up",
+            None,
+        )
+    elif compared.better == "Disaggregated" and compared.disaggregated is not None:
+        used = sum(counted.ready * facts.service.pools[role].gpus for role, counted in facts.counts.items())
+        yield Fix(
+            Kind.DISAGGREGATE,
+            f"mode: Disaggregated with {compared.prefill} prefill and {compared.decode} decode workers",
+            # Both roles are sized for the allowance.
+            max(now, facts.targets.quantile),
+            gpus=max(0, compared.disaggregated - used),
+        )
+
+
+def written(chunking: Chunking) -> str:
+    """As it stands in a manifest."""
+    if not chunking.enabled:
+        return "{enabled: false}"
+    threshold = f", longPromptThreshold: {chunking.threshold}" if chunking.threshold else ""
+    return f"{{maxBatchedTokens: {chunking.budget}{threshold}}}"

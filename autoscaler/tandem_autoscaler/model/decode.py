@@ -62,7 +62,10 @@ class DecodeModel:
         tokens, scv = max(1.0, tokens), max(0.0, scv)
         if (tokens, scv) == (self.context_tokens, self.context_scv):
             return self
-        return replace(self, context_tokens=tokens, context_scv=scv)
+        return DecodeModel(
+            self.prior, tokens, scv, self.base_seconds, self.seconds_per_sequence, self.seconds_per_context_token,
+            self.samples,
+        )  # fmt: skip
 
     @property
     def spread(self) -> float:

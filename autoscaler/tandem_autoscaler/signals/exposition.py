@@ -19,7 +19,12 @@ from tandem_autoscaler.signals.source import PodReading
 
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
-_LABELLED = {name for aliases, _, _ in metric_names.LABELLED.values() for name in aliases}
+_LABELLED = metric_names.labelled_names()
+# Metric -> the series of it, as (metric, label, value), that count.
+_COUNTED: dict[str, set[tuple[str, str, str]]] = {}
+for _series in metric_names.LABELLED.values():
+    for _at in _series:
+        _COUNTED.setdefault(_at[0], set()).add(_at)
 _WANTED: dict[str, tuple[str, str]] = {}  # name of a line -> (metric, part)
 for _name in metric_names.all_names():
     _WANTED[_name] = (_name, "")
@@ -60,9 +65,8 @@ class Families:
         else:
             self.sums[metric] = self.sums.get(metric, 0.0) + value
             self.series[metric] = self.series.get(metric, 0) + 1
-            for aliases, label, wanted in metric_names.LABELLED.values():
-                if metric in aliases and labels.get(label) == wanted:
-                    at = (metric, label, wanted)
+            for at in _COUNTED.get(metric, ()):
+                if labels.get(at[1]) == at[2]:
                     self.labelled[at] = self.labelled.get(at, 0.0) + value
 
     def add_bucket(self, metric: str, edge: float, value: float) -> None:
@@ -78,11 +82,11 @@ class Families:
             s: v for s, names in metric_names.COUNTERS.items() if (v := self._first(names)) is not None
         }
         gauges = {s: v for s, names in metric_names.GAUGES.items() if (v := self._first(names)) is not None}
-        for signal, (aliases, label, wanted) in metric_names.LABELLED.items():
-            present = next((name for name in aliases if name in self.sums), None)
-            if present is not None:
+        for signal, series in metric_names.LABELLED.items():
+            counted = next((at for at in series if at[0] in self.sums), None)
+            if counted is not None:
                 into = gauges if signal in metric_names.LABELLED_GAUGES else counters
-                into[signal] = self.labelled.get((present, label, wanted), 0.0)
+                into[signal] = self.labelled.get(counted, 0.0)
         for signal, aliases in metric_names.RATIOS.items():
             present = next((name for name in aliases if name in self.sums), None)
             if present is not None:

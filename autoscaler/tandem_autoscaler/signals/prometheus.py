@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import requests
 from prometheus_api_client import PrometheusConnect
@@ -47,8 +47,8 @@ def _grouped(function: str, names: Iterable[str], *more: str) -> str:
 
 _HISTOGRAMS: Final = _flat(metric_names.HISTOGRAMS)
 _PLAIN: Final = _flat(metric_names.COUNTERS) | _flat(metric_names.GAUGES)
-_LABELLED: Final = {name for aliases, _, _ in metric_names.LABELLED.values() for name in aliases}
-_LABELS: Final = {label for _, label, _ in metric_names.LABELLED.values()}
+_LABELLED: Final = metric_names.labelled_names()
+_LABELS: Final = {label for series in metric_names.LABELLED.values() for _, label, _ in series}
 
 # Several engines of one pod become one value here: sums for counts, the mean for ratios.
 QUERIES: Final[dict[str, str]] = {
@@ -61,7 +61,7 @@ QUERIES: Final[dict[str, str]] = {
 }
 # One metric that each kind of pod has. `timestamp()` drops names, so they cannot be asked for together.
 _ALWAYS_THERE: Final = (
-    "vllm:num_requests_running",
+    *metric_names.GAUGES["running"],
     "tandem:requests_in_flight",
     *metric_names.COUNTERS["router_requests_total"],
     *sorted(_LABELLED),
@@ -85,6 +85,8 @@ class PrometheusSource:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is no address of a Prometheus: write http://host:9090")
         self._url = url.rstrip("/")
+        # For sentences, which end in statuses and on the web page: without a password that the address may hold.
+        self._where = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")
         self._timeout_seconds = timeout_seconds
         self._token_file = token_file
         self._ca_file = ca_file if verify else None
@@ -102,14 +104,14 @@ class PrometheusSource:
             return {}
         if self._pending is not None and not self._pending.done():
             return self._failed(
-                services, now_seconds, f"Prometheus at {self._url} has not answered the last query yet"
+                services, now_seconds, f"Prometheus at {self._where} has not answered the last query yet"
             )
         self._pending = self._threads.submit(self._ask)
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 answers = await asyncio.shield(asyncio.wrap_future(self._pending))
         except TimeoutError:
-            text = f"Prometheus at {self._url} did not answer within {self._timeout_seconds:g}s"
+            text = f"Prometheus at {self._where} did not answer within {self._timeout_seconds:g}s"
             return self._failed(services, now_seconds, text)
         if isinstance(answers, str):
             return self._failed(services, now_seconds, answers)
@@ -139,17 +141,17 @@ class PrometheusSource:
                 **{name: self._query(query, at, deadline) for name, query in QUERIES.items()},
             }
         except PrometheusApiClientException as error:
-            return f"Prometheus at {self._url} refused: {_short(str(error))}"
+            return f"Prometheus at {self._where} refused: {_short(str(error))}"
         except requests.exceptions.JSONDecodeError as error:
-            return f"Prometheus at {self._url} gave an answer that is none: {_short(str(error))}"
+            return f"Prometheus at {self._where} gave an answer that is none: {_short(str(error))}"
         except requests.RequestException as error:
-            return f"Prometheus at {self._url} cannot be reached: {_cause(error)}"
+            return f"Prometheus at {self._where} cannot be reached: {_cause(error)}"
         except ssl.SSLError as error:
             return f"the CA file {self._ca_file} holds no usable certificate: {error.reason or error}"
         except OSError as error:
             return f"{error.filename or 'a file'}: {error.strerror or error}"
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            return f"Prometheus at {self._url} gave an answer that is none: {_short(str(error))}"
+            return f"Prometheus at {self._where} gave an answer that is none: {_short(str(error))}"
 
     def _query(self, query: str, at: Mapping[str, str], deadline: float) -> Any:
         left = deadline - time.monotonic()

@@ -28,9 +28,10 @@ from tandem_api.kubernetes.cluster import (
     Rejected,
     Unavailable,
 )
+from tandem_api.kubernetes.lease import WRITE_SECONDS
 
 _PAGE = 500
-_TIMEOUT_SECONDS = 15.0
+_READ_SECONDS = 15.0
 
 
 class NoCluster(Exception):
@@ -122,6 +123,11 @@ class ApiServer:
         except Missing:
             return
 
+    async def openapi(self, group_version: str) -> Manifest:
+        """The OpenAPI v3 document of one group and version; every authenticated client may read it. Raises ApiError."""
+        document: Manifest = await self._request("get", f"/openapi/v3/apis/{group_version}")
+        return document
+
     async def pod_text(self, namespace: str, pod: str, port: int, path: str) -> str:
         """What a pod answers to GET `path` (without a leading slash), through the API server's proxy.
 
@@ -133,9 +139,14 @@ class ApiServer:
         return text
 
     async def _request(self, method: str, path: str, *, as_text: bool = False, **parameters: Any) -> Any:
+        limit = _READ_SECONDS
+        if method != "get":
+            # Who has lost the lease must not write any more: the server drops what it has not done by then as well.
+            limit = WRITE_SECONDS
+            parameters["query_params"] = [("timeout", f"{limit:g}s")]
         try:
             response = await self._client.request(
-                method, path, serialize=False, _request_timeout=_TIMEOUT_SECONDS, **parameters
+                method, path, serialize=False, _request_timeout=limit, **parameters
             )
             return await (response.text() if as_text else response.json())
         except ApiException as error:

@@ -2,8 +2,9 @@
 
 The protocol is that of client-go's leader election: a holder renews every `retry_seconds`; another takes over
 when it has *watched* the record unchanged for `duration_seconds` on its own clock (clocks of machines are never
-compared). The holder stops writing after `renew_deadline_seconds` without a successful renewal, which is
-shorter than `duration_seconds`, so that two never write at once.
+compared). The holder begins no write after `renew_deadline_seconds` without a successful renewal, and what it has
+begun ends within `write_seconds`, on its side and on the server's. Both together are shorter than `duration_seconds`,
+so that two never write at once.
 """
 
 import asyncio
@@ -17,6 +18,12 @@ from tandem_api.kubernetes.cluster import LEASE, ApiError, Cluster, Conflict
 
 _log = logging.getLogger(__name__)
 
+DURATION_SECONDS = 20.0
+RENEW_DEADLINE_SECONDS = 12.0
+RETRY_SECONDS = 2.0
+# The time limit of every write to the API server (`client.py`).
+WRITE_SECONDS = 6.0
+
 
 class Leadership:
     """One candidate. `await acquire()`, then run `hold()` beside the work and stop the work when it returns."""
@@ -28,14 +35,17 @@ class Leadership:
         namespace: str,
         name: str,
         identity: str,
-        duration_seconds: float = 15.0,
-        renew_deadline_seconds: float = 10.0,
-        retry_seconds: float = 2.0,
+        duration_seconds: float = DURATION_SECONDS,
+        renew_deadline_seconds: float = RENEW_DEADLINE_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+        write_seconds: float = WRITE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Any] = asyncio.sleep,
     ) -> None:
-        if not retry_seconds < renew_deadline_seconds < duration_seconds:
-            raise ValueError("retry < renew deadline < duration, or two could lead at once")
+        if not retry_seconds < renew_deadline_seconds:
+            raise ValueError("retry < renew deadline, or the lease would be lost between two renewals")
+        if not renew_deadline_seconds + write_seconds < duration_seconds:
+            raise ValueError("renew deadline + write < duration, or two could lead at once")
         self._cluster = cluster
         self._namespace, self._name, self.identity = namespace, name, identity
         self._duration = duration_seconds

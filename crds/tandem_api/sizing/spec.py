@@ -22,7 +22,7 @@ class WorkerSpec:
     """One worker. None: the manifest does not say, or says what the catalogues do not know."""
 
     role: str
-    gpus: int  # over all its pods
+    gpus: int  # over all its pods; of one copy of the model where it has several
     tensor_parallel: int
     gpu: Gpu | None
     model: Model | None
@@ -69,7 +69,9 @@ def _worker(name: str, role: Role, spec: InferenceServiceSpec) -> WorkerSpec:
     model = model_of(spec)
     length = spec.engine.max_model_len or (model.architecture.max_position if model else None)
     demand = None if length is None else _demand(length, role, spec, model)
-    return WorkerSpec(name, role.total_gpus, role.tensor_size, gpu_of(role), model, length, demand)
+    # With copies of the model in one worker, each has its share of the GPUs to itself.
+    gpus = role.total_gpus // role.data_parallel
+    return WorkerSpec(name, gpus, role.tensor_size, gpu_of(role), model, length, demand)
 
 
 def _demand(length: int, role: Role, spec: InferenceServiceSpec, model: Model | None) -> Demand:
@@ -86,15 +88,19 @@ def _demand(length: int, role: Role, spec: InferenceServiceSpec, model: Model | 
         context=length,
         quantization=quantization,
         kv_dtype=base.kv_cache_dtype,
-        utilization=_utilization([*(base.extra_args or ()), *(over.extra_args or ())]),
+        utilization=_utilization(
+            [*(base.extra_args or ()), *(over.extra_args or ())],
+            over.gpu_memory_percent or base.gpu_memory_percent,
+        ),
         batched_tokens=budget or DEFAULT_BATCHED_TOKENS,
         max_sequences=sequences or DEFAULT_SEQUENCES,
     )
 
 
-def _utilization(arguments: list[str]) -> float:
-    """The last --gpu-memory-utilization among the extra flags; vLLM's default without one that makes sense."""
-    found = DEFAULT_UTILIZATION
+def _utilization(arguments: list[str], percent: int | None) -> float:
+    """The last --gpu-memory-utilization among the extra flags, else gpuMemoryPercent; vLLM's default without one that
+    makes sense."""
+    found = DEFAULT_UTILIZATION if percent is None else percent / 100
     for at, argument in enumerate(arguments):
         flag, _, value = argument.replace("_", "-").partition("=")
         if flag != f"--{_UTILIZATION}":

@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
-from tandem_api.inference_service import ChunkedPrefill, EngineTuning, InferenceServiceSpec, Role
+from tandem_api.inference_service import (
+    ChunkedPrefill,
+    EngineTuning,
+    InferenceServiceSpec,
+    Role,
+    Speculative,
+)
 from tandem_operator.build.flags import merge_flags
 
 
@@ -18,6 +24,9 @@ class EngineSettings:
     prefix_caching: bool | None
     late_demotion: bool | None
     extra_args: tuple[str, ...]
+    block_size: int | None = None
+    gpu_memory_percent: int | None = None
+    speculative: Speculative | None = None
 
 
 def engine_settings(spec: InferenceServiceSpec, role: Role) -> EngineSettings:
@@ -32,6 +41,9 @@ def engine_settings(spec: InferenceServiceSpec, role: Role) -> EngineSettings:
         prefix_caching=over.prefix_caching if over.prefix_caching is not None else base.prefix_caching,
         late_demotion=base.late_demotion or None,
         extra_args=merge_flags((*(base.extra_args or ()), *(over.extra_args or ()))),
+        block_size=base.block_size,
+        gpu_memory_percent=over.gpu_memory_percent or base.gpu_memory_percent,
+        speculative=over.speculative or base.speculative,
     )
 
 

@@ -37,6 +37,17 @@ def merge_flags(words: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+def flag_value(words: Sequence[str], flag: str) -> str | None:
+    """What the last word for that flag says, "" for a switch that is on and "no" for one that is off; None: unsaid."""
+    for name, group in reversed(_groups(words)):
+        if name == flag:
+            head, equals, value = group[0].partition("=")
+            if head[2:].replace("_", "-") != flag:
+                return "no"
+            return value if equals else " ".join(group[1:])
+    return None
+
+
 def flag_names(words: Sequence[str]) -> frozenset[str]:
     """Every flag that the words set."""
     return frozenset(name for word in words if (name := flag_name(word)) is not None)

@@ -45,6 +45,8 @@ def parallel_args(role: Role) -> list[str]:
     words = ["--tensor-parallel-size", str(role.tensor_size)] if role.gpus > 0 or role.nodes > 1 else []
     if role.pipeline_size > 1:
         words += ["--pipeline-parallel-size", str(role.pipeline_size)]
+    if role.data_parallel > 1:
+        words += ["--data-parallel-size", str(role.data_parallel)]
     return words
 
 

@@ -7,7 +7,9 @@ from tandem_api import names
 from tandem_api.durations import parse_seconds
 from tandem_api.inference_service import InferenceServiceSpec, Role
 from tandem_api.kubernetes.cluster import POD, Manifest
-from tandem_operator.build.engine_args import MODEL_MOUNT, engine_args, model_place
+from tandem_operator.build.engine_args import MODEL_MOUNT, engine_args, engine_start, model_place
+from tandem_operator.build.engines import engine_of
+from tandem_operator.build.engines.engine import Start
 from tandem_operator.build.group import HOST_IP, Place, rank_labels
 from tandem_operator.build.images import Images
 from tandem_operator.build.node_loss import tolerate_node_loss
@@ -72,7 +74,12 @@ def _pod(
         names.LABEL_TEMPLATE_HASH: template_hash(service, spec, role),
         **(rank_labels(place) if place else {}),
     }
-    annotations = {**(metadata.get("annotations") or {}), **(slo_annotations(spec) if serves else {})}
+    start = engine_start(service, spec, role, shutdown_timeout_seconds=0, place=place)
+    annotations = {
+        **(metadata.get("annotations") or {}),
+        **(slo_annotations(spec) if serves else {}),
+        **engine_of(spec).annotations(start),
+    }
     if place:
         annotations[names.ANNOTATION_NODES] = str(place.nodes)
     if place and place.leads:
@@ -112,7 +119,7 @@ def worker_template(
     )
     model = model_place(spec.model.uri)
     volumes: list[Manifest] = [
-        {"name": _SHM, "emptyDir": {"medium": "Memory"}},
+        {"name": _SHM, "emptyDir": _shared_memory(role)},
         {
             "name": _PODINFO,
             "downwardAPI": {
@@ -164,20 +171,23 @@ def _engine(
     ]
     if claim is not None:
         mounts.append({"name": _MODEL, "mountPath": MODEL_MOUNT, "readOnly": True})
+    kind = engine_of(spec)
+    command = kind.command()
     engine: Manifest = {
         "name": names.ENGINE_CONTAINER,
-        "image": images.worker,
+        "image": kind.image(images),
+        **({"command": command} if command is not None else {}),
         "args": engine_args(
             service, spec, role, shutdown_timeout_seconds=times.engine_timeout_seconds, place=place
         ),
-        "env": _environment(spec, role, place),
+        "env": _environment(engine_start(service, spec, role, shutdown_timeout_seconds=0, place=place)),
         "ports": [{"name": names.ENGINE_PORT_NAME, "containerPort": names.ENGINE_PORT}],
         "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", times.pre_stop_script()]}}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         # The worker's own last words, else the end of its log: that is what the condition quotes.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
-        **_probes(parse_seconds(spec.engine.startup_timeout)),
+        **_probes(kind.health_path, parse_seconds(spec.engine.startup_timeout)),
     }
     if place is not None and not place.leads:
         del engine["ports"]
@@ -189,30 +199,27 @@ def _engine(
     return engine
 
 
-def _environment(spec: InferenceServiceSpec, role: Role, place: Place | None) -> list[Manifest]:
+def _shared_memory(role: Role) -> Manifest:
+    """Engine processes pass tensors through it, and the default of 64 MB is too small (field case E8)."""
+    return {"medium": "Memory", **({"sizeLimit": role.shm_size} if role.shm_size else {})}
+
+
+def _environment(start: Start) -> list[Manifest]:
     env: list[Manifest] = []
-    if place is not None:
+    if start.place is not None:
         env.append({"name": HOST_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
-    if spec.model.token_secret:
+    if start.spec.model.token_secret:
         env.append(
             {
                 "name": "HF_TOKEN",
-                "valueFrom": {"secretKeyRef": {"name": spec.model.token_secret, "key": "token"}},
+                "valueFrom": {"secretKeyRef": {"name": start.spec.model.token_secret, "key": "token"}},
             }
         )
-    if spec.mode == "Disaggregated":
-        env += [
-            # Never localhost: the peer on another node must reach it (field case E6).
-            {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": str(names.NIXL_SIDE_CHANNEL_PORT)},
-        ]
-        if role.gpus == 0:
-            env.append({"name": "UCX_TLS", "value": "tcp"})
-    return env
+    return env + engine_of(start.spec).environment(start)
 
 
-def _probes(startup_timeout_seconds: float) -> dict[str, Any]:
-    health = {"path": "/health", "port": names.ENGINE_PORT_NAME}
+def _probes(path: str, startup_timeout_seconds: float) -> dict[str, Any]:
+    health = {"path": path, "port": names.ENGINE_PORT_NAME}
     startup = max(startup_timeout_seconds, _MINIMUM_STARTUP_SECONDS)
     return {
         "startupProbe": {
@@ -222,7 +229,9 @@ def _probes(startup_timeout_seconds: float) -> dict[str, Any]:
             "failureThreshold": math.ceil(startup / _PROBE_PERIOD_SECONDS),
         },
         "readinessProbe": {
-            "httpGet": dict(health),
+            # Asked so, our gate also refuses while the engine sleeps (field case C6); an image without it sees no more
+            # than its health path.
+            "httpGet": {**health, "path": f"{path}?ready"},
             "periodSeconds": _PROBE_PERIOD_SECONDS,
             "timeoutSeconds": _PROBE_TIMEOUT_SECONDS,
             "failureThreshold": 3,

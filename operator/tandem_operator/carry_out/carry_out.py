@@ -43,6 +43,7 @@ from tandem_operator.plan.actions import (
     SetReplicas,
     Undrain,
 )
+from tandem_operator.watch.kinds import OPTIONAL
 from tandem_operator.watch.world import World
 
 _log = logging.getLogger(__name__)
@@ -139,7 +140,9 @@ class CarryOut:
             await write
         except Rejected as error:
             _log.warning("%s %s is refused: %s", kind.kind, name, error)
-            findings.refusals.append(Refusal(f"{kind.plural}/{name}", str(error)))
+            # What a cluster need not have is no part of being ready (plan/gateway.py).
+            refused = kind.plural if kind in OPTIONAL else f"{kind.plural}/{name}"
+            findings.refusals.append(Refusal(refused, str(error)))
 
     async def _apply(self, apply: Apply, observed: Observed, findings: Findings) -> None:
         kind, wanted = apply.kind, apply.manifest
@@ -160,6 +163,12 @@ class CarryOut:
         except Conflict as error:
             _log.info("%s %s: %s; looking again", kind.kind, name, error)
             findings.look_again_seconds = 1.0
+            return
+        except Missing:
+            if kind not in OPTIONAL:
+                raise
+            message = f"the cluster has no {kind.kind} ({kind.api_version})"
+            findings.refusals.append(Refusal(kind.plural, message))
             return
         except Rejected:
             if live is None or not await self._replace_immutable(kind, live, wanted):

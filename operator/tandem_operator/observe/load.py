@@ -19,16 +19,27 @@ _TIMEOUT_SECONDS = 2.0
 _RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs")
 _WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
 _KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage")
+# Requests that an SGLang worker of one role holds outside those two; they are added.
+_HELD = (
+    "sglang:num_prefill_bootstrap_queue_reqs", "sglang:num_prefill_inflight_queue_reqs",
+    "sglang:num_decode_prealloc_queue_reqs", "sglang:num_decode_transfer_queue_reqs",
+)  # fmt: skip
 # Streams that our gate holds open, the last bytes on their way out included.
 _GATE = ("tandem:requests_in_flight",)
 
 
+# A share of the KV cache that is too much to be left over where nothing runs: blocks that are only kept for their
+# prefix count as free in vLLM's figure.
+STRANDED_KV = 0.2
+
+
 @dataclass(frozen=True)
 class Load:
-    """One reading. `in_flight` are requests that run or wait, at least; None: not known."""
+    """One reading. `in_flight` are requests that run or wait, at least; None: not known. `kv_usage`: 0 to 1."""
 
     in_flight: float | None = None
     kv_usage: float | None = None
+    running: float | None = None
 
 
 def parse_load(text: str) -> Load:
@@ -36,13 +47,20 @@ def parse_load(text: str) -> Load:
 
     Series of one name, one per engine, are summed; of cache ratios the largest counts.
     """
-    values = _samples(text, {name for group in (_RUNNING, _WAITING, _KV_USAGE, _GATE) for name in group})
+    values = _samples(
+        text, {name for group in (_RUNNING, _WAITING, _KV_USAGE, _HELD, _GATE) for name in group}
+    )
     running, waiting, gate = _first(values, _RUNNING), _first(values, _WAITING), _first(values, _GATE)
     usage = _first(values, _KV_USAGE)
     in_flight = None
     if running is not None and waiting is not None:
-        in_flight = max(sum(running) + sum(waiting), sum(gate or ()))
-    return Load(in_flight=in_flight, kv_usage=max(usage) if usage else None)
+        held = sum(sum(values.get(name, ())) for name in _HELD)
+        in_flight = max(sum(running) + sum(waiting) + held, sum(gate or ()))
+    return Load(
+        in_flight=in_flight,
+        running=sum(running) if running is not None else None,
+        kv_usage=max(usage) if usage else None,
+    )
 
 
 def _samples(text: str, wanted: set[str]) -> dict[str, list[float]]:
@@ -118,4 +136,14 @@ def _next(quiet: Quiet, load: Load, *, now: float, counts: bool) -> Quiet:
         kv_usage=load.kv_usage,
         idle_since=since if idle else None,
         last_busy=now if busy else quiet.last_busy,
+        stranded_since=_stranded_since(quiet, load, now),
     )
+
+
+def _stranded_since(quiet: Quiet, load: Load, now: float) -> float | None:
+    """A reading that failed tells of no request, and ends nothing."""
+    if load.running is None or load.kv_usage is None:
+        return quiet.stranded_since
+    if load.running > 0 or load.kv_usage < STRANDED_KV:
+        return None
+    return now if quiet.stranded_since is None else quiet.stranded_since

@@ -27,6 +27,8 @@ class Quiet:
     kv_usage: float | None = None
     idle_since: float | None = None
     last_busy: float | None = None
+    # Since when much of the KV cache has been held while nothing ran, at each reading that there was.
+    stranded_since: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,19 @@ class Observed:
     foreign: frozenset[ChildKey] = frozenset()
     refusals: tuple[Refusal, ...] = ()
     quiet: Mapping[str, Quiet] = field(default_factory=dict)
+    # Fields that the cluster's CRDs lack, as ``Kind.path.of.field``.
+    missing_fields: tuple[str, ...] = ()
+    # Workers (by name) whose KV cache has been held for nobody since then.
+    stranded: Mapping[str, float] = field(default_factory=dict)
     # The lists of the routers that were asked and answered.
     routings: tuple[Routing, ...] = ()
     # Of workers that are gone; a router may not have heard.
     former_addresses: frozenset[str] = frozenset()
+    # When a worker last gave its hardware back, or this process began to look, which may be just after.
+    freed_at: float = 0.0
     status: Mapping[str, Any] = field(default_factory=dict)
+    # Access modes of the claim that the model is on; None: not known, or there is no claim.
+    claim_modes: tuple[str, ...] | None = None
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         return self.children.get((kind.plural, name))

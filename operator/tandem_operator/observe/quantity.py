@@ -17,9 +17,10 @@ def parse_quantity(value: Any) -> Decimal:
     text = str(value).strip()
     for length in (2, 1, 0):
         suffix = text[len(text) - length :] if length else ""
-        if suffix in _SUFFIX and (length or text):
+        number = text[: len(text) - length]
+        if suffix in _SUFFIX and number and number == number.strip():
             try:
-                return Decimal(text[: len(text) - length]) * _SUFFIX[suffix]
+                return Decimal(number) * _SUFFIX[suffix]
             except InvalidOperation:
                 continue
     raise ValueError(f"{value!r} is not a quantity")

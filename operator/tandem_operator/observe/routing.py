@@ -36,16 +36,28 @@ async def read_routings(http: httpx.AsyncClient, routers: Iterable[PodView]) -> 
 
 
 async def _read(http: httpx.AsyncClient, pod: PodView) -> Routing | None:
+    router = base_url(str(pod.ip), names.ROUTER_PORT)
     try:
-        answer = await http.get(
-            f"{base_url(str(pod.ip), names.ROUTER_PORT)}/list_workers", timeout=_TIMEOUT_SECONDS
-        )
-        urls = answer.json()["urls"] if answer.status_code == 200 else None
+        answer = await http.get(f"{router}/list_workers", timeout=_TIMEOUT_SECONDS)
+        if answer.status_code == 404:
+            urls: object = list(await worker_ids(http, router))
+        else:
+            urls = answer.json()["urls"] if answer.status_code == 200 else None
     except (httpx.HTTPError, OSError, ValueError, KeyError, TypeError):
         return None
     if not isinstance(urls, list):
         return None
     return Routing(pod.name, str(pod.ip), {address: url for url in urls if (address := _address(url))})
+
+
+async def worker_ids(http: httpx.AsyncClient, router: str) -> dict[str, str]:
+    """sglang-router's list: URL -> the id that it is removed by.
+
+    Raises httpx.HTTPError when it does not answer, and ValueError, KeyError or TypeError when the answer is no list.
+    """
+    answer = await http.get(f"{router}/workers", timeout=_TIMEOUT_SECONDS)
+    answer.raise_for_status()
+    return {str(worker["url"]): str(worker["id"]) for worker in answer.json()["workers"]}
 
 
 def _address(url: object) -> str | None:

@@ -6,13 +6,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from tandem_api import names
-from tandem_api.inference_service import OWNED_FLAGS, OWNED_SHORT_FLAGS, InferenceServiceSpec, Role
-from tandem_operator.build.engine_settings import engine_settings
-from tandem_operator.build.flags import flag_names
+from tandem_api.inference_service import InferenceServiceSpec, Role
+from tandem_operator.observe.engine_spec import engine_problem
 from tandem_operator.observe.pod import gpus_of, is_gpu
 from tandem_operator.observe.quantity import parse_quantity
-
-_SHORT = frozenset(f"-{flag}" for flag in OWNED_SHORT_FLAGS)
 
 
 def read_spec(raw: Mapping[str, Any]) -> tuple[InferenceServiceSpec | None, str | None]:
@@ -31,57 +28,19 @@ def read_spec(raw: Mapping[str, Any]) -> tuple[InferenceServiceSpec | None, str 
 def _cross_check(spec: InferenceServiceSpec) -> str | None:
     if spec.mode == "Disaggregated" and (spec.prefill is None or spec.decode is None):
         return "mode Disaggregated needs both spec.prefill and spec.decode"
-    if spec.engine.type != "vllm":
-        return f"spec.engine.type: {spec.engine.type} is not served by this version of Tandem; use vllm"
     if spec.slo is None and spec.autoscaling.mode in ("Auto", "Recommend"):
         return f"autoscaling.mode {spec.autoscaling.mode} sizes from targets: set spec.slo, or choose External or Off"
     for name, role in spec.roles.items():
-        problem = _role_problem(spec, role) or _parallel_problem(spec, role)
+        problem = _role_problem(role)
         if problem:
             return f"spec.{name}: {problem}"
-    return None
+    return engine_problem(spec)
 
 
-def _role_problem(spec: InferenceServiceSpec, role: Role) -> str | None:
+def _role_problem(role: Role) -> str | None:
     if role.min_replicas > role.max_replicas:
         return f"minReplicas {role.min_replicas} exceeds maxReplicas {role.max_replicas}"
-    settings = engine_settings(spec, role)
-    owned = flag_names(settings.extra_args) & {flag.removeprefix("no-") for flag in OWNED_FLAGS}
-    if owned:
-        return f"engine.extraArgs contains --{min(owned)}, which Tandem sets itself"
-    short = [word for word in settings.extra_args if word.partition("=")[0] in _SHORT]
-    if short:
-        return f"engine.extraArgs contains {short[0]}, which Tandem sets itself"
-    chunked = settings.chunked_prefill
-    if (
-        chunked is not None
-        and not chunked.enabled
-        and chunked.max_batched_tokens is not None
-        and settings.max_model_len is not None
-        and chunked.max_batched_tokens < settings.max_model_len
-    ):
-        return (
-            f"with chunked prefill off, maxBatchedTokens {chunked.max_batched_tokens} must be at least "
-            f"maxModelLen {settings.max_model_len}, because a prompt is then computed in one step"
-        )
     return _template_problem(role)
-
-
-def _parallel_problem(spec: InferenceServiceSpec, role: Role) -> str | None:
-    devices = role.nodes * max(1, role.gpus)
-    if devices % role.pipeline_size:
-        return f"pipelineParallel {role.pipeline_size} must divide nodes x gpus, which is {devices}"
-    stages = f"pipelineParallel is {role.pipeline_size}; set pipelineParallel: 1"
-    if role.pipeline_size > 1 and spec.mode == "Disaggregated":
-        return f"the KV transfer of mode Disaggregated does not work over pipeline stages, and {stages}"
-    if role.pipeline_size > 1 and spec.engine.late_demotion:
-        return f"engine.lateDemotion does not work over pipeline stages, and {stages}"
-    if role.nodes > 1:
-        data_parallel = [name for name in flag_names(engine_settings(spec, role).extra_args)
-                         if name.startswith("data-parallel")]  # fmt: skip
-        if data_parallel:
-            return f"engine.extraArgs contains --{min(data_parallel)}, which does not go with nodes above 1"
-    return None
 
 
 def _template_problem(role: Role) -> str | None:
@@ -115,9 +74,14 @@ def _gpu_problem(role: Role, pod_spec: Mapping[str, Any]) -> str | None:
             for resource, amount in amounts.items():
                 if is_gpu(resource) or resource == role.gpu_resource:
                     try:
-                        asked[resource] = int(parse_quantity(amount))
+                        number = parse_quantity(amount)
                     except ValueError:
                         return f"template asks for {amount!r} of {resource}, which is no number"
+                    if number != int(number):
+                        return (
+                            f"template asks for {amount} of {resource}, and GPUs are whole; set gpus instead"
+                        )
+                    asked[resource] = int(number)
     for resource, amount in asked.items():
         if resource != role.gpu_resource:
             return f"template asks for {resource}; set gpuResource: {resource} and gpus: {amount} instead"

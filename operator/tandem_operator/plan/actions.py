@@ -125,6 +125,17 @@ class Unlist:
 
 
 @dataclass(frozen=True)
+class Enlist:
+    """Put one worker on the list of one router, which does not find out by itself that it came back."""
+
+    router: str
+    address: str  # the router pod's
+    url: str  # the worker's
+    role: str
+    bootstrap_port: int | None = None  # of a prefill worker that hands KV over at a port of its own
+
+
+@dataclass(frozen=True)
 class Notice:
     """A Kubernetes Event about the service."""
 
@@ -144,6 +155,7 @@ class Plan:
     marks: tuple[Mark, ...] = ()
     actions: tuple[Action, ...] = ()
     unlists: tuple[Unlist, ...] = ()
+    enlists: tuple[Enlist, ...] = ()
     removals: tuple[Remove, ...] = ()
     # Pool name -> its status.
     pool_status: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

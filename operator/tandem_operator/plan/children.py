@@ -3,6 +3,7 @@
 from tandem_api import names
 from tandem_api.kubernetes.cluster import (
     DEPLOYMENT,
+    HTTP_ROUTE,
     NETWORK_POLICY,
     POD_DISRUPTION_BUDGET,
     ROLE,
@@ -13,6 +14,7 @@ from tandem_api.kubernetes.cluster import (
     Kind,
 )
 from tandem_operator.build.disruption_budget import disruption_budget
+from tandem_operator.build.gateway import http_route
 from tandem_operator.build.group import leaders_service
 from tandem_operator.build.network_policy import network_policy
 from tandem_operator.build.router_deployment import router_deployment
@@ -58,6 +60,10 @@ def wanted_objects(observed: Observed, targets: dict[str, Target], settings: Set
         )
         for name, target in targets.items()
     ]
+    if spec.router.gateway is not None:
+        backend = service_name(observed)
+        route = http_route(**place, backend=backend, gateway=spec.router.gateway, owner=owner)
+        wanted.append(Apply(HTTP_ROUTE, route))
     if leaders_need_names(observed):
         wanted.append(Apply(SERVICE, leaders_service(**place, owner=owner)))
     if not _router_must_wait(observed, targets):
@@ -151,8 +157,9 @@ def wanted_pools(observed: Observed, targets: dict[str, Target]) -> tuple[Create
 
 def unwanted_objects(observed: Observed, targets: dict[str, Target]) -> tuple[Remove, ...]:
     """What an earlier mode left behind; only once the present one serves (field case D8)."""
+    no_route = _unwanted_route(observed)
     if not new_roles_serve(observed, targets):
-        return ()
+        return no_route
     kept: dict[Kind, set[str]] = {
         WORKER_POOL: {names.pool_name(observed.name, role) for role in targets},
         POD_DISRUPTION_BUDGET: {names.pool_name(observed.name, role) for role in targets},
@@ -170,4 +177,17 @@ def unwanted_objects(observed: Observed, targets: dict[str, Target]) -> tuple[Re
             removals.append(
                 Remove(kind, name, manifest["metadata"]["uid"], "no role of the present mode needs it")
             )
-    return tuple(removals)
+    return (*no_route, *removals)
+
+
+def _unwanted_route(observed: Observed) -> tuple[Remove, ...]:
+    """The way in from a gateway that the spec asks for no more."""
+    route = observed.child(HTTP_ROUTE, observed.name)
+    assert observed.spec is not None
+    if (
+        route is None
+        or observed.spec.router.gateway is not None
+        or route["metadata"].get("deletionTimestamp")
+    ):
+        return ()
+    return (Remove(HTTP_ROUTE, observed.name, route["metadata"]["uid"], "router.gateway is not set"),)

@@ -17,6 +17,10 @@ OWN_CONDITIONS = (
     Condition.WORKERS_READY,
     Condition.ROUTER_READY,
     Condition.KV_CACHE_FITS,
+    Condition.KV_LEAK_SUSPECTED,
+    Condition.SCHEMA_CURRENT,
+    Condition.GATEWAY_READY,
+    Condition.SETTINGS_SOUND,
 )
 
 

@@ -2,8 +2,17 @@
 
 from dataclasses import dataclass, field
 
+from tandem_api.reasons import Reason
 from tandem_operator.observe.pod import PodView
 from tandem_operator.plan.actions import Action, Delete, Drain
+
+
+@dataclass(frozen=True)
+class Hindrance:
+    """Why a role has not the workers that it should have, in a sentence for its condition."""
+
+    reason: Reason
+    message: str
 
 
 @dataclass
@@ -12,10 +21,10 @@ class Draft:
 
     actions: list[Action] = field(default_factory=list)
     requeue_seconds: float | None = None
-    # Roles that should grow and may not, with the sentence why.
-    blocked: dict[str, str] = field(default_factory=dict)
-    # Roles whose GPUs cannot be told.
-    uncounted: set[str] = field(default_factory=set)
+    # Roles that should grow and may not.
+    blocked: dict[str, Hindrance] = field(default_factory=dict)
+    # Roles that get a worker of another role as soon as it is free: no pod is made meanwhile.
+    awaited: dict[str, Hindrance] = field(default_factory=dict)
 
     def leaving(self) -> set[str]:
         """Names of the workers that are let go in this pass."""

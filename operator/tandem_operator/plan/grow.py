@@ -6,6 +6,7 @@ In this order they serve after a second, a few seconds, and a cold start of minu
 from collections.abc import Collection, Mapping
 
 from tandem_api import names
+from tandem_api.reasons import Reason
 from tandem_operator.build.template_hash import template_hash
 from tandem_operator.build.worker_pod import worker_pods
 from tandem_operator.observe.observed import Observed
@@ -13,8 +14,9 @@ from tandem_operator.observe.pod import PodView
 from tandem_operator.observe.spec import gpus_per_worker
 from tandem_operator.plan.actions import Create, Delete, Flip, Undrain
 from tandem_operator.plan.budget import Budget, lasting_budget
-from tandem_operator.plan.draft import Draft
+from tandem_operator.plan.draft import Draft, Hindrance
 from tandem_operator.plan.flip import flippable, is_free, worth_waiting_for
+from tandem_operator.plan.new_mode import make_room_for_new_mode
 from tandem_operator.plan.ordinals import free_ordinals
 from tandem_operator.plan.rest import next_attempt
 from tandem_operator.plan.settings import Settings
@@ -39,8 +41,10 @@ def grow(
     """
     growth = _Growth(observed, targets, wanted, budget, draft, now, settings)
     growth.carry_on()
-    if draft.blocked:
-        _make_room(observed, targets, draft, starving=growth.starving(), now=now)
+    dealt_with = make_room_for_new_mode(observed, targets, draft, now=now, settings=settings)
+    starving = growth.starving()
+    if starving and not dealt_with:
+        _make_room_for_minima(observed, targets, draft, starving, now=now)
 
 
 class _Growth:
@@ -126,6 +130,8 @@ class _Growth:
             self._lasting = self._lasting.plus(pod.gpus)
             if free:
                 self._change(pod, role)
+            else:
+                self._await(pod, role)
             return True
         return False
 
@@ -137,6 +143,13 @@ class _Growth:
             if not (isinstance(action, Delete) and action.pod == pod.name)
         ]
         self._draft.actions.append(Flip(pod.name, pod.uid, role, pod.resource_version, self._now, reason))
+
+    def _await(self, pod: PodView, role: str) -> None:
+        """Said in words that stay the same while it drains: a status that follows each request would never rest."""
+        before = self._draft.awaited.get(role)
+        sentence = f"{pod.name} comes from {pod.role} as soon as it is free"
+        message = f"{before.message}; {sentence}" if before else sentence
+        self._draft.awaited[role] = Hindrance(Reason.AWAITING_FLIP, message)
 
     def _create(self, role: str) -> bool:
         gpus = gpus_per_worker(self._spec.roles[role])
@@ -196,22 +209,21 @@ class _Growth:
     def _block(self, role: str) -> None:
         gpus = gpus_per_worker(self._spec.roles[role])
         if gpus is None or self._budget.used is None:
-            self._draft.uncounted.add(role)
-            self._draft.blocked[role] = (
-                f"the GPUs of a {role} worker cannot be told from its resource claims, so gpuBudget admits none"
+            self._draft.blocked[role] = Hindrance(
+                Reason.GPU_COUNT_UNKNOWN,
+                f"the GPUs of a {role} worker cannot be told from its resource claims, so gpuBudget admits none",
             )
             return
+        wanted = f"{role} should have {self._targets[role].replicas} workers"
         if self._budget.admits(gpus):
             others = " and ".join(sorted(self.starving() - {role}))
-            self._draft.blocked[role] = (
-                f"{role} should have {self._targets[role].replicas} workers; the free GPUs are kept for {others}, "
-                "which is below minReplicas"
+            why = f"{wanted}; the free GPUs are kept for {others}, which is below minReplicas"
+        else:
+            why = (
+                f"{wanted}; one more needs {gpus} GPU{'s' if gpus != 1 else ''}, "
+                f"and {self._budget.used} of gpuBudget {self._budget.limit} are in use"
             )
-            return
-        self._draft.blocked[role] = (
-            f"{role} should have {self._targets[role].replicas} workers; one more needs {gpus} "
-            f"GPU{'s' if gpus != 1 else ''}, and {self._budget.used} of gpuBudget {self._budget.limit} are in use"
-        )
+        self._draft.blocked[role] = Hindrance(Reason.GPU_BUDGET_EXCEEDED, why)
 
     def _hash(self, role: str) -> str:
         return template_hash(self._observed.name, self._spec, self._spec.roles[role])
@@ -220,24 +232,6 @@ class _Growth:
 def _turn(target: Target, have: int, place: int) -> tuple[bool, float, int]:
     """Who is served first when GPUs are short: roles below their minimum, then who is furthest behind."""
     return have >= target.minimum, have / max(1, target.replicas), place
-
-
-def _make_room(
-    observed: Observed, targets: Mapping[str, Target], draft: Draft, *, starving: Collection[str], now: float
-) -> None:
-    """After a change of mode the old roles may hold the whole budget: then one of theirs must go first."""
-    old = [pod for pod in observed.pods if pod.role not in targets]
-    if any(pod.draining or pod.terminating for pod in old):
-        return
-    gone = draft.leaving()
-    members = [pod for pod in old if pod.member and pod.gpus and pod.name not in gone]
-    if starving and not members:
-        _make_room_for_minima(observed, targets, draft, starving, now=now)
-    if members:
-        # From the role that has most, so that no old role is emptied before the others.
-        count = {pod.role: sum(1 for other in members if other.role == pod.role) for pod in members}
-        pod = min(victims(members, observed, wanted_hash=""), key=lambda pod: -count[pod.role])
-        draft.let_go(pod, now=now, reason="the roles of the new mode need its GPUs")
 
 
 def _make_room_for_minima(

@@ -8,16 +8,17 @@ from tandem_api.inference_service import InferenceServiceSpec
 from tandem_api.reasons import Condition, Reason
 from tandem_api.sizing.placement import Placement, place
 from tandem_api.sizing.spec import WorkerSpec, worker_specs
+from tandem_operator.build.engine_settings import engine_settings
 from tandem_operator.plan.conditions import Verdict
 
 # Engine flags after which the arithmetic is not the engine's any more.
 _FOREIGN_FLAGS = ("cpu-offload", "kv-cache-memory", "num-gpu-blocks-override", "hf-overrides",
-                  "speculative-config")  # fmt: skip
+                  "spec-model", "spec-method")  # fmt: skip
 
 
 def kv_fit(spec: InferenceServiceSpec) -> Verdict | None:
     """None while it cannot be told for every role."""
-    if not spec.model.uri.startswith("hf://") or _has_foreign_flags(spec):
+    if not spec.model.uri.startswith("hf://") or _has_foreign_flags(spec) or _is_foreign(spec):
         return None
     found: dict[str, list[str]] = {}
     fits = True
@@ -41,6 +42,14 @@ def _placed(worker: WorkerSpec) -> Placement | None:
     return place(
         worker.model.architecture, worker.gpu, worker.gpus, worker.demand, tensor_parallel=worker.tensor_parallel
     )  # fmt: skip
+
+
+def _is_foreign(spec: InferenceServiceSpec) -> bool:
+    """The arithmetic is vLLM's, and without a draft model beside the model."""
+    drafts = [engine_settings(spec, role).speculative for role in spec.roles.values()]
+    return spec.engine.type != "vllm" or any(
+        draft is not None and draft.method != "ngram" for draft in drafts
+    )
 
 
 def _has_foreign_flags(spec: InferenceServiceSpec) -> bool:

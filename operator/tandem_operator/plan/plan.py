@@ -23,7 +23,8 @@ from tandem_operator.plan.children import (
 )
 from tandem_operator.plan.events import action_events, fault_events
 from tandem_operator.plan.marks import wanted_marks
-from tandem_operator.plan.routing import relists, unlists
+from tandem_operator.plan.routing import enlists, relists, unlists
+from tandem_operator.plan.schema import storable
 from tandem_operator.plan.settings import Settings
 from tandem_operator.plan.sizing import size
 from tandem_operator.plan.status import count_role, invalid_status, pool_status, service_status
@@ -59,13 +60,14 @@ def plan(observed: Observed, now: float, settings: Settings) -> Plan:
         marks=wanted_marks(observed) + relists(observed, now, settings),
         actions=tuple(draft.actions),
         unlists=unlists(observed, now, settings),
+        enlists=enlists(observed, now, settings),
         removals=unwanted_objects(observed, wanted),
         pool_status={
-            pool.name: pool_status(observed, pool.role)
+            pool.name: storable(pool_status(observed, pool.role), names.WORKER_POOL, observed.missing_fields)
             for pool in observed.pools.values()
             if pool.role in wanted
         },
-        status=status,
+        status=storable(status, names.INFERENCE_SERVICE, observed.missing_fields),
         events=action_events(draft.actions) + fault_events(status, observed.status),
         requeue_seconds=draft.requeue_seconds,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tandem_operator.observe.observed import Observed
 from tandem_operator.observe.pod import PodView
+from tandem_operator.plan.room import lacks_room
 from tandem_operator.plan.victims import victims
 
 
@@ -26,9 +27,18 @@ class RolloutStep:
 
 
 def rollout_step(
-    role: str, observed: Observed, *, wanted_hash: str, target: int, room_for_surge: bool
+    role: str,
+    observed: Observed,
+    *,
+    wanted_hash: str,
+    target: int,
+    room_for_surge: bool,
+    room_may_come: bool = False,
 ) -> RolloutStep:
-    """The next step for one role; empty when every member is up to date."""
+    """The next step for one role; empty when every member is up to date.
+
+    `room_may_come`: what the scheduler says of a full cluster may be out of date, so nothing old goes because of it.
+    """
     pods = [pod for pod in observed.pods if pod.role == role]
     members = [pod for pod in pods if pod.member]
     outdated = [pod for pod in members if pod.template_hash != wanted_hash]
@@ -41,7 +51,7 @@ def rollout_step(
     current = [pod for pod in members if pod.template_hash == wanted_hash]
     unready = [pod for pod in current if not pod.ready]
     sick = [pod for pod in outdated if not pod.ready]
-    if unready and not _stuck_for_room(unready):
+    if unready and (room_may_come or not all(lacks_room(pod) for pod in unready)):
         return RolloutStep()
     if len(members) > target or unready or not room_for_surge:
         # Where budget or cluster keep the role short of its target, it rolls out as many as it can have.
@@ -50,11 +60,6 @@ def rollout_step(
             retire=_retirable(outdated, sick, members, observed, wanted_hash=wanted_hash, size=size)
         )
     return RolloutStep(surge=len(members) == target)
-
-
-def _stuck_for_room(unready: Sequence[PodView]) -> bool:
-    """Every new worker waits for hardware that an old one holds."""
-    return all(any("Insufficient " in each.unschedulable for each in pod.pods) for pod in unready)
 
 
 def _retirable(

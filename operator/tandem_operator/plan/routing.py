@@ -1,13 +1,18 @@
 """Routers whose list is not what the workers are: told so, each by itself.
 
 Two ways to be wrong. A worker that left is still listed: it is taken off the list. A worker that serves is not listed:
-its label goes for a moment, for that is what a router that once had it takes as news.
+its label goes for a moment, for that is what a router that once had it takes as news. A router that heeds no labels
+(`is_told`) is told of it instead.
 """
 
 from tandem_api import names
+from tandem_operator.build.engines.sglang import BOOTSTRAP_PORT
+from tandem_operator.build.router_deployment import is_told
+from tandem_operator.observe.address import base_url
 from tandem_operator.observe.observed import Observed
+from tandem_operator.observe.pod import PodView
 from tandem_operator.observe.timestamp import format_time, parse_time
-from tandem_operator.plan.actions import Mark, Unlist
+from tandem_operator.plan.actions import Enlist, Mark, Unlist
 from tandem_operator.plan.settings import Settings
 
 
@@ -40,10 +45,11 @@ def unlists(observed: Observed, now: float, settings: Settings) -> tuple[Unlist,
 
 def relists(observed: Observed, now: float, settings: Settings) -> tuple[Mark, ...]:
     """Workers that have served for long and that a router still does not list."""
-    marks = []
-    for pod in observed.pods:
-        if not (pod.member and pod.ready and pod.serving and pod.ip) or pod.ready_since is None:
-            continue
+    marks: list[Mark] = []
+    if observed.spec is None or is_told(observed.spec):
+        return ()
+    for pod in _serving(observed):
+        assert pod.ready_since is not None
         unknown_to = [routing.router for routing in observed.routings if pod.ip not in routing.workers]
         told = parse_time(pod.annotations.get(names.ANNOTATION_RELISTED_AT))
         since = max(pod.ready_since, told or 0.0, pod.flipped_at or 0.0)
@@ -51,3 +57,33 @@ def relists(observed: Observed, now: float, settings: Settings) -> tuple[Mark, .
             annotations = {names.ANNOTATION_RELISTED_AT: format_time(now)}
             marks.append(Mark(pod.name, pod.uid, {names.LABEL_SERVING: None}, annotations))
     return tuple(marks)
+
+
+def enlists(observed: Observed, now: float, settings: Settings) -> tuple[Enlist, ...]:
+    """Workers that serve and that a router which must be told does not list: taken back from a drain, mostly.
+
+    New ones it finds by itself, and gets the time for it.
+    """
+    if observed.spec is None or not is_told(observed.spec):
+        return ()
+    return tuple(
+        Enlist(
+            routing.router,
+            routing.ip,
+            base_url(str(pod.ip), names.ENGINE_PORT),
+            pod.role,
+            BOOTSTRAP_PORT if pod.role == names.PREFILL else None,
+        )
+        for pod in _serving(observed)
+        if now - (pod.ready_since or now) >= settings.router_finds_seconds
+        for routing in observed.routings
+        if pod.ip not in routing.workers
+    )
+
+
+def _serving(observed: Observed) -> list[PodView]:
+    return [
+        pod
+        for pod in observed.pods
+        if pod.member and pod.ready and pod.serving and pod.ip and pod.ready_since is not None
+    ]

@@ -19,6 +19,8 @@ class Settings:
     router_hears_seconds: float = 2.0
     # A worker that has served so long and is on no list yet is shown to the routers anew, no more often than this.
     relist_seconds: float = 90.0
+    # How long a router that finds new workers by itself, but must be told of others, may take to find one.
+    router_finds_seconds: float = 5.0
     # How often the routers' lists are looked at when nothing happens.
     router_check_seconds: float = 60.0
     # A worker that changes its role goes on serving what is still open, so one zero reading after this is enough.
@@ -27,10 +29,17 @@ class Settings:
     flip_wait_seconds: float = 20.0
     # Prefill keeps the KV cache of a finished prompt for its decode peer under a lease (NIXL: 30 s).
     kv_lease_seconds: float = 30.0
+    # KV cache that is held so long with nothing running is not waiting for anybody any more: far longer than any lease.
+    kv_leak_seconds: float = 600.0
+    # How often workers that hand KV over are asked for that.
+    kv_check_seconds: float = 60.0
     # A worker that failed for good is replaced no faster than this, and twice as late each time that its successor
     # fails too, so that a failing node is no fork bomb.
     replace_failed_seconds: float = 10.0
     most_rest_seconds: float = 300.0
+    # The scheduler tries a pod that found no room again within so long of room being made (its backoff ends at 10 s);
+    # until then its word of no room may be an old one.
+    room_settle_seconds: float = 15.0
     # A terminating pod is called stuck this long after the API server expected it gone.
     stuck_seconds: float = 30.0
     # How soon to look again at a name that somebody else has, or a write that was refused.

@@ -22,6 +22,7 @@ from tandem_operator.plan.drain import Gone, drain_step
 from tandem_operator.plan.grow import grow
 from tandem_operator.plan.rest import rest_left_seconds, resting_places
 from tandem_operator.plan.rollout import RolloutStep, rollout_step
+from tandem_operator.plan.room import seconds_until_room_is_known
 from tandem_operator.plan.settings import Settings
 from tandem_operator.plan.succession import new_roles_serve
 from tandem_operator.plan.targets import Target
@@ -36,9 +37,14 @@ def size(observed: Observed, targets: dict[str, Target], *, now: float, settings
     _end_finished(observed, draft, now=now, settings=settings)
     end_broken(observed, draft, now=now, settings=settings)
     budget = gpu_budget(observed)
+    unknown_for = seconds_until_room_is_known(observed, now, settings)
+    if unknown_for > 0:
+        draft.look_again(unknown_for)
     wanted: dict[str, list[str]] = {}
     for name, target in targets.items():
-        lacking = _shrink_or_roll(observed, spec, target, budget, draft, now=now)
+        lacking = _shrink_or_roll(
+            observed, spec, target, budget, draft, now=now, room_may_come=unknown_for > 0
+        )
         wanted[name] = lacking[resting_places(observed, name, now=now, settings=settings) :]
     _shrink_to_budget(observed, targets, budget, draft, now=now)
     _leave_old_roles(observed, targets, draft, now=now, settings=settings)
@@ -91,6 +97,7 @@ def _shrink_or_roll(
     draft: Draft,
     *,
     now: float,
+    room_may_come: bool,
 ) -> list[str]:
     """Let go of surplus and outdated workers of one role; returns a reason for each worker that it lacks."""
     role = spec.roles[target.role]
@@ -102,6 +109,7 @@ def _shrink_or_roll(
         wanted_hash=wanted_hash,
         target=target.replicas,
         room_for_surge=budget.admits(gpus_per_worker(role)),
+        room_may_come=room_may_come,
     )
     for pod in step.discard:
         draft.actions.append(

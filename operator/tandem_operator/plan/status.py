@@ -14,12 +14,16 @@ from tandem_operator.build.router_service import service_url
 from tandem_operator.build.template_hash import template_hash
 from tandem_operator.build.worker_pool import pool_selector
 from tandem_operator.observe.observed import Observed
+from tandem_operator.plan.admission import settings_sound
 from tandem_operator.plan.budget import gpu_budget
 from tandem_operator.plan.conditions import Verdict, wire_conditions
-from tandem_operator.plan.draft import Draft
+from tandem_operator.plan.draft import Draft, Hindrance
 from tandem_operator.plan.faults import Fault, pod_fault, rank, shorten, worst
+from tandem_operator.plan.gateway import gateway_verdict
 from tandem_operator.plan.kv_fit import kv_fit
+from tandem_operator.plan.kv_leak import kv_leak
 from tandem_operator.plan.rollout import updated_count
+from tandem_operator.plan.schema import schema_current
 from tandem_operator.plan.settings import Settings
 from tandem_operator.plan.targets import Target
 
@@ -42,8 +46,9 @@ class RoleCount:
     updated: int
     outdated: int
     fault: Fault | None
-    blocked: str | None
-    uncounted: bool
+    blocked: Hindrance | None
+    # It is promised a worker of another role, and waits for it.
+    awaited: Hindrance | None
 
     @property
     def complete(self) -> bool:
@@ -85,7 +90,7 @@ def count_role(
         outdated=len(members) - updated,
         fault=worst(faults),
         blocked=draft.blocked.get(target.role),
-        uncounted=target.role in draft.uncounted,
+        awaited=draft.awaited.get(target.role),
     )
 
 
@@ -107,10 +112,11 @@ def role_verdict(count: RoleCount) -> Verdict:
 
 
 def _hindrance(count: RoleCount) -> tuple[Reason, str]:
-    if count.fault is not None:
-        return count.fault.reason, count.fault.message
-    if count.blocked is not None:
-        return (Reason.GPU_COUNT_UNKNOWN if count.uncounted else Reason.GPU_BUDGET_EXCEEDED), count.blocked
+    found = [(each.reason, each.message) for each in (count.fault, count.blocked) if each is not None]
+    if found:
+        return min(found, key=lambda hindrance: rank(hindrance[0]))
+    if count.awaited is not None:
+        return count.awaited.reason, count.awaited.message
     if count.ready > 0 and not count.outdated:
         return Reason.SCALING, ""
     if count.outdated:
@@ -159,12 +165,10 @@ def progress_verdict(counts: list[RoleCount]) -> Verdict:
     for count in counts:
         if not count.complete:
             reason = Reason.SCALING if count.ready else Reason.STARTING
-            return Verdict(
-                Condition.PROGRESSING,
-                "True",
-                reason,
-                f"{count.ready} of {count.target.replicas} {count.role} workers serve",
-            )
+            message = f"{count.ready} of {count.target.replicas} {count.role} workers serve"
+            if count.awaited is not None:
+                reason, message = count.awaited.reason, f"{message}; {count.awaited.message}"
+            return Verdict(Condition.PROGRESSING, "True", reason, shorten(message))
     leaving = sum(count.draining for count in counts)
     if leaving:
         return Verdict(
@@ -212,6 +216,14 @@ def service_status(
         verdicts.append(Verdict(Condition.KV_CACHE_FITS, "False", Reason.DOES_NOT_FIT, misfit.message))
     elif observed.spec is not None and (arithmetic := kv_fit(observed.spec)) is not None:
         verdicts.append(arithmetic)
+    if (unsound := settings_sound(observed)) is not None:
+        verdicts.append(unsound)
+    if (outdated := schema_current(observed)) is not None:
+        verdicts.append(outdated)
+    if (route := gateway_verdict(observed)) is not None:
+        verdicts.append(route)
+    if (leak := kv_leak(observed, now=now, settings=settings)) is not None:
+        verdicts.append(leak)
     budget = gpu_budget(observed)
     gpus: dict[str, int] = {}
     if budget.used is not None:

@@ -5,6 +5,7 @@ from typing import Final
 from tandem_api import names
 from tandem_api.kubernetes.cluster import (
     DEPLOYMENT,
+    HTTP_ROUTE,
     INFERENCE_SERVICE,
     NETWORK_POLICY,
     POD,
@@ -31,3 +32,7 @@ WATCHED: Final[dict[Kind, str | None]] = {
     POD_DISRUPTION_BUDGET: names.MANAGED_SELECTOR,
     NETWORK_POLICY: names.MANAGED_SELECTOR,
 }
+
+# Kinds of others that a cluster need not have. They are not watched, for a watch on a kind that is not there never
+# comes to rest: our own writes and the periodic lists tell of them.
+OPTIONAL: Final[dict[Kind, str | None]] = {HTTP_ROUTE: names.MANAGED_SELECTOR}

@@ -8,8 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tandem_api.kubernetes.cluster import ApiError, Cluster, Missing
-from tandem_operator.watch.kinds import WATCHED
+from tandem_api.kubernetes.cluster import ApiError, Cluster, Missing, Rejected
+from tandem_operator.watch.kinds import OPTIONAL, WATCHED
 from tandem_operator.watch.world import ServiceKey, World
 
 _log = logging.getLogger(__name__)
@@ -21,6 +21,14 @@ async def list_everything(cluster: Cluster, world: World, *, namespace: str | No
     for kind, selector in WATCHED.items():
         since = world.mark()
         listing = await cluster.list(kind, namespace=namespace, selector=selector)
+        changed |= world.replace(kind, listing, since=since)
+    for kind, selector in OPTIONAL.items():
+        since = world.mark()
+        try:
+            listing = await cluster.list(kind, namespace=namespace, selector=selector)
+        except (Missing, Rejected):
+            # Not there, or (403) not for us: whoever asks for one hears of it when it is written.
+            listing = []
         changed |= world.replace(kind, listing, since=since)
     return changed
 

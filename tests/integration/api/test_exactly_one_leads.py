@@ -42,7 +42,7 @@ class Breakable:
 def candidate(cluster: Any, name: str, identity: str) -> Leadership:
     return Leadership(
         cluster, namespace="default", name=name, identity=identity,
-        duration_seconds=2.0, renew_deadline_seconds=1.0, retry_seconds=0.2,
+        duration_seconds=2.0, renew_deadline_seconds=1.0, retry_seconds=0.2, write_seconds=0.5,
     )  # fmt: skip
 
 

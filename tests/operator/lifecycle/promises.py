@@ -19,7 +19,7 @@ from tests.operator.lifecycle.simulated_cluster import (
     gpus_held,
     labels_of,
 )
-from tests.operator.lifecycle.simulated_nodes import is_running
+from tests.operator.lifecycle.simulated_nodes import is_routable, is_running
 from tests.operator.lifecycle.simulated_traffic import Traffic
 
 # Two cold starts, and none counts as shorter than 5 s.
@@ -108,6 +108,8 @@ class _Pass:
     left: dict[str, int] = field(default_factory=dict)
     # GPUs of the members of the present roles.
     held: int = 0
+    # Workers of an earlier mode's roles that were let go.
+    gone: set[str] = field(default_factory=set)
 
 
 class Kept(Promises):
@@ -277,6 +279,7 @@ class Kept(Promises):
             return
         name, role = pod["metadata"]["name"], labels_of(seen)[names.LABEL_ROLE]
         if role not in begun.wish.limits:
+            self._leaves_the_old_mode(begun, name, role)
             return
         left = begun.left[role] = begun.left[role] - 1
         if labels_of(seen)[names.LABEL_TEMPLATE_HASH] != begun.wish.hashes[role]:
@@ -288,6 +291,23 @@ class Kept(Promises):
         self.promise(short, f"{name} is let go and {role} has {left} left of {begun.targets[role]}")
         self.promise(
             left >= begun.wish.limits[role][0], f"{name} is let go, which leaves {role} below minReplicas"
+        )
+
+    def _leaves_the_old_mode(self, begun: _Pass, name: str, role: str) -> None:
+        """After a change of mode: either the new roles serve, or the old mode goes on serving without this one."""
+        begun.gone.add(name)
+        mode = {"prefill", "decode"} if role in ("prefill", "decode") else {role}
+        ready = [pod for pod in begun.pods.values() if is_member(pod) and is_routable(pod)]
+        before = {labels_of(pod)[names.LABEL_ROLE] for pod in ready}
+        after = {
+            labels_of(pod)[names.LABEL_ROLE] for pod in ready if pod["metadata"]["name"] not in begun.gone
+        }
+        new_serve = all(
+            role in before for role, (least, _) in begun.wish.limits.items() if begun.targets[role]
+        )
+        self.promise(
+            new_serve or not mode <= before or mode <= after,
+            f"{name} is let go: neither the old mode nor the new one serves then",
         )
 
     # --- what a pass began from --------------------------------------------------------------------------

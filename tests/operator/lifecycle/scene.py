@@ -27,7 +27,9 @@ from tests.operator.lifecycle.simulated_traffic import Traffic
 
 DEADLINE_SECONDS = 20.0
 # Shorter than by default, so that a life is not all waiting.
-SETTINGS = Settings(kv_lease_seconds=5.0, replace_failed_seconds=4.0, look_again_seconds=10.0)
+SETTINGS = Settings(
+    kv_lease_seconds=5.0, replace_failed_seconds=4.0, look_again_seconds=10.0, room_settle_seconds=3.0
+)
 RESYNC_SECONDS = 300.0
 QUIET_PASSES = 50
 # A write that is on its way this long gets there.
@@ -223,7 +225,7 @@ class Scene:
         assert service is not None
         wish, pods, picture = self.promises.wish(service), self.pods(), self._picture()
         assert all(is_member(pod) and is_routable(pod) for pod in pods), picture
-        assert {labels_of(pod)[names.LABEL_ROLE] for pod in pods} <= set(wish.limits), picture
+        old = [pod for pod in pods if labels_of(pod)[names.LABEL_ROLE] not in wish.limits]
         found: dict[str, int] = {}
         targets: dict[str, int] = {}
         for role, (least, most) in wish.limits.items():
@@ -234,7 +236,9 @@ class Scene:
             found[role] = len(of_role)
             hashes = {labels_of(pod)[names.LABEL_TEMPLATE_HASH] for pod in of_role}
             assert hashes <= {wish.hashes[role]}, picture
-        if wish.budget is None or sum(targets[role] * wish.gpus[role] for role in targets) <= wish.budget:
+        if old:
+            self._kept_in_the_old_mode(wish, old, targets, found)
+        elif wish.budget is None or sum(targets[role] * wish.gpus[role] for role in targets) <= wish.budget:
             assert found == targets, picture
         else:
             self._shared_out(wish, targets, found)
@@ -242,11 +246,29 @@ class Scene:
         for kind in (WORKER_POOL, POD_DISRUPTION_BUDGET):
             there = {item["metadata"]["name"] for item in self.server.all(kind)}
             # What an earlier mode left behind goes once the present one serves, which it cannot on so few GPUs.
-            assert there == pools or (there > pools and not wish.allows_minima), picture
+            assert there == pools or (there > pools and (old or not wish.allows_minima)), picture
         assert len(self.server.all(SERVICE)) == len(self.server.all(DEPLOYMENT)) == 1
         status = service["status"]
         assert status["observedGeneration"] == service["metadata"]["generation"]
         assert status["summary"] == f"{sum(found.values())}/{sum(targets.values())}", picture
+
+    def _kept_in_the_old_mode(
+        self, wish: Wish, old: list[Manifest], targets: dict[str, int], found: dict[str, int]
+    ) -> None:
+        """The new mode does not fit into the budget beside one worker of each old role, and the status says so."""
+        picture = self._picture()
+        needed = sum(min(targets[role], max(1, wish.limits[role][0])) * wish.gpus[role] for role in targets)
+        one_each = {labels_of(pod)[names.LABEL_ROLE]: gpus_held(pod) for pod in old}
+        assert wish.budget is not None and needed + sum(one_each.values()) > wish.budget, picture
+        if needed <= wish.budget:
+            assert set(one_each) in ({"workers"}, {"prefill", "decode"}), (
+                "the old mode serves nobody: " + picture
+            )
+        assert all(found[role] <= targets[role] for role in targets), picture
+        service = self.server.get(INFERENCE_SERVICE, "chat")
+        assert service is not None
+        reasons = {condition["reason"] for condition in service["status"]["conditions"]}
+        assert "ModeChangeBlocked" in reasons, picture
 
     def _shared_out(self, wish: Wish, targets: dict[str, int], found: dict[str, int]) -> None:
         """GPUs are short: none is left over that anybody could use, and every role has its minimum where all can."""

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -218,3 +219,5 @@ TestLife.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+# Two minutes of a core, and a machine that is shared may take several times as long.
+TestLife.pytestmark = [pytest.mark.timeout(0 if os.environ.get("TANDEM_DEEP") else 1200)]  # type: ignore[attr-defined]

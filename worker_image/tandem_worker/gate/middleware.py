@@ -19,13 +19,18 @@ from tandem_worker.gate.measures import Held, Measures, Outcome, exposition, mer
 from tandem_worker.gate.metrics_route import append_measures
 from tandem_worker.gate.prompt_lengths import PromptLengths
 from tandem_worker.gate.prompt_watch import PromptWatch
-from tandem_worker.gate.refusal import CLOSING, Refusal
-from tandem_worker.gate.sigterm import before_sigterm
+from tandem_worker.gate.refusal import ASLEEP, CLOSING, Refusal
+from tandem_worker.gate.sigterm import SigtermWatch
+from tandem_worker.gate.sleep import SleepWatch
 from tandem_worker.gate.targets import DEFAULT_PATH, TargetsFile
 
 logger = logging.getLogger("tandem.gate")
 
-HEALTH_PATHS = frozenset({"/health", "/ping"})
+# /ready and /health_generate are SGLang's.
+HEALTH_PATHS = frozenset({"/health", "/ping", "/ready", "/health_generate"})
+# The readiness probe asks in this way (the operator's `build/worker_pod.py`): may the worker be sent requests? Without
+# it a health path says whether the engine lives, and a sleeping one does: its container must not be restarted.
+READINESS_QUERY = b"ready"
 METRICS_PATHS = frozenset({"/metrics", "/metrics/"})
 PATH_KINDS = {
     "/v1/completions": PathKind.ANSWER,
@@ -38,11 +43,13 @@ SIBLING_TIMEOUT_SECONDS = 0.5
 
 
 class Gate:
-    """`app` with a gate in front. vLLM makes it from `--middleware tandem_worker.gate.Gate`.
+    """`app` with a gate in front. vLLM makes it from `--middleware tandem_worker.gate.Gate`; for SGLang
+    `tandem_worker.sglang_server` adds it.
 
     Environment: `TANDEM_PODINFO` (file of the pod's annotations), `TANDEM_GATE_DIRECTORY`,
     `TANDEM_SIGTERM_DEADLINE_SECONDS` (how long open requests may go on after SIGTERM), `TANDEM_LATE_DEMOTION`
-    (1: hold requests in the order of late demotion, unless `admission` is given).
+    (1: hold requests in the order of late demotion, unless `admission` is given), `TANDEM_PROMPTS_ELSEWHERE` (1: a
+    decode worker whose requests do not say that their prompts are computed by another).
     """
 
     def __init__(
@@ -52,9 +59,12 @@ class Gate:
         self.door = Door(clock)
         self.measures = Measures(TargetsFile(Path(os.environ.get("TANDEM_PODINFO", DEFAULT_PATH))))
         self._clock = clock
+        self._sleep = SleepWatch(app)
         self._prompt_lengths = PromptLengths()
+        self._prompts_elsewhere = os.environ.get("TANDEM_PROMPTS_ELSEWHERE") == "1"
         self._admission: Admission = admission or self._admission_wanted()
         self._control: control.Control | None = None
+        self._sigterm: SigtermWatch | None = None
         self._running = False
 
     def _admission_wanted(self) -> Admission:
@@ -72,6 +82,8 @@ class Gate:
         if not self._running:
             self._running = True
             await self._start()
+        elif self._sigterm is not None:
+            self._sigterm.arm()
         kind = scope["type"]
         if kind == "http":
             await self._http(scope, receive, send)
@@ -91,10 +103,12 @@ class Gate:
             return
         if path in HEALTH_PATHS:
             # A router or probe must see at once that no new request is wanted here.
-            if self.door.is_open:
-                await self.app(scope, receive, send)
-            else:
+            if not self.door.is_open:
                 await _refuse(send, CLOSING)
+            elif scope.get("query_string") == READINESS_QUERY and await self._sleep.is_asleep(scope):
+                await _refuse(send, ASLEEP)
+            else:
+                await self.app(scope, receive, send)
             return
         # What does work is under /v1 or is a POST elsewhere (tokenize, score, invocations and the like).
         if not path.startswith("/v1/") and scope["method"] != "POST":
@@ -108,7 +122,9 @@ class Gate:
 
     async def _through(self, scope: Scope, receive: Receive, send: Send, path: PathKind) -> None:
         at_seconds = self._clock()
-        watch = PromptWatch(self.measures, self._prompt_lengths, self._clock)
+        watch = PromptWatch(
+            self.measures, self._prompt_lengths, self._clock, elsewhere=self._prompts_elsewhere
+        )
         exchange = Exchange(receive, send, self.measures, self._clock, path, watch.computed)
         self._enter(exchange)
         inside = False
@@ -192,7 +208,9 @@ class Gate:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self.door.close, deadline)
 
-        if not before_sigterm(told_to_stop):
+        self._sigterm = SigtermWatch(told_to_stop)
+        if not self._sigterm.arm():
+            self._sigterm = None
             logger.info(
                 "not in the main thread: SIGTERM is not seen, only `tandem-worker close` closes the gate"
             )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tandem_worker.gate.body import RequestBody
 from tandem_worker.gate.measures import Measures
+from tandem_worker.gate.prompt import Prompt
 from tandem_worker.gate.prompt_lengths import PromptLengths
 
 
@@ -13,6 +14,7 @@ class PromptWatch:
     __slots__ = (
         "_clock",
         "_computed",
+        "_elsewhere",
         "_inside",
         "_lengths",
         "_measures",
@@ -21,8 +23,16 @@ class PromptWatch:
         "on_computed",
     )
 
-    def __init__(self, measures: Measures, lengths: PromptLengths, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        measures: Measures,
+        lengths: PromptLengths,
+        clock: Callable[[], float],
+        *,
+        elsewhere: bool = False,
+    ) -> None:
         self._clock = clock
+        self._elsewhere = elsewhere  # no prompt is computed here, whatever its request says
         self._inside = False
         self._measures = measures
         self._lengths = lengths
@@ -49,9 +59,8 @@ class PromptWatch:
         self._computed = True
         self._out()
         prompt = self.body.prompt()
-        if (
-            prompt is None or not prompt.kv_elsewhere
-        ):  # that one is counted by the worker that has computed it
+        # One of elsewhere is counted by the worker that has computed it.
+        if not self._is_elsewhere(prompt):
             self._lengths.computed(prompt)
             self._observe(usage_tokens or self._lengths.tokens_of(prompt))
         if self.on_computed is not None:
@@ -65,11 +74,14 @@ class PromptWatch:
         if served:
             self.computed(usage_tokens)
         prompt = self.body.prompt()
-        if usage_tokens is None or (prompt is not None and prompt.kv_elsewhere):
+        if usage_tokens is None or self._is_elsewhere(prompt):
             return
         self._lengths.counted(prompt, usage_tokens)
         if self._computed:
             self._observe(usage_tokens)
+
+    def _is_elsewhere(self, prompt: Prompt | None) -> bool:
+        return self._elsewhere or (prompt is not None and prompt.kv_elsewhere)
 
     def _observe(self, tokens: float | None) -> None:
         if tokens is not None and not self._observed:

@@ -37,6 +37,7 @@ class Refusal:
 
 
 CLOSING = Refusal(503, "This worker is shutting down; send the request again.", "service_unavailable")
+ASLEEP = Refusal(503, "The engine of this worker sleeps.", "service_unavailable")
 CUT_AT_DEADLINE = Refusal(
     503,
     "This worker shut down before the answer was complete; send the request again.",

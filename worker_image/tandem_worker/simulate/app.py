@@ -19,6 +19,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Mount
 
+from tandem_worker.launch import SGLANG, VLLM
+from tandem_worker.sglang_flags import DEFAULT_BOOTSTRAP_PORT
 from tandem_worker.simulate import answers
 from tandem_worker.simulate.engine import Engine, QueueFull, Ticket
 from tandem_worker.simulate.protocol import Ask, ChatAsk, CompletionAsk, prompt_length_tokens
@@ -27,6 +29,8 @@ from tandem_worker.simulate.stream import TokenStream, until_disconnect
 from tandem_worker.simulate.transfer import Remote
 
 VERSION = "0.32.0"  # the vLLM whose API and series these are
+# How long SGLang's decoder waits for its prefiller (SGLANG_DISAGGREGATION_WAITING_TIMEOUT).
+BOOTSTRAP_PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,13 @@ class Identity:
     served_names: tuple[str, ...]
     max_model_len: int
     side_channel: tuple[str, int] | None = None
+    engine: str = VLLM
+    phase: str | None = None  # SGLang: "prefill" or "decode" where it does one of them
+
+
+def room_id(ask: Ask) -> str:
+    """Under which the KV of SGLang's request is held."""
+    return f"room-{ask.bootstrap_room}"
 
 
 class Refused(Exception):
@@ -83,6 +94,9 @@ def build_app(engine: Engine, identity: Identity) -> FastAPI:
     async def health() -> Response:
         return Response(status_code=200)
 
+    if identity.engine == SGLANG:
+        _add_sglang_routes(app, engine, identity)
+
     @app.get("/version")
     async def version() -> dict[str, str]:
         return {"version": VERSION}
@@ -105,6 +119,29 @@ def build_app(engine: Engine, identity: Identity) -> FastAPI:
     return app
 
 
+def _add_sglang_routes(app: FastAPI, engine: Engine, identity: Identity) -> None:
+    """What routers and probes ask of SGLang beside the OpenAI API."""
+
+    @app.get("/ready")
+    @app.get("/health_generate")
+    async def ready() -> Response:
+        return Response(status_code=503 if engine.stopping else 200)
+
+    @app.get("/model_info")
+    @app.get("/get_model_info")
+    async def model_info() -> dict[str, Any]:
+        return {"model_path": identity.model, "tokenizer_path": identity.model, "is_generation": True}
+
+    @app.get("/server_info")
+    @app.get("/get_server_info")
+    async def server_info() -> dict[str, Any]:
+        return {
+            "model_path": identity.model,
+            "served_model_name": identity.served_names[0],
+            "disaggregation_mode": identity.phase or "null",
+        }
+
+
 class Desk:
     """Turns a client's ask into a request of the engine, and its tokens into an answer."""
 
@@ -118,7 +155,7 @@ class Desk:
             "id": name,
             "object": "model",
             "created": int(time.time()),
-            "owned_by": "vllm",
+            "owned_by": self._identity.engine,
             "root": self._identity.model,
             "parent": None,
             "max_model_len": self._identity.max_model_len,
@@ -151,7 +188,7 @@ class Desk:
             raise Refused(404, message, "NotFoundError", "model")
         try:
             prompt_tokens = prompt_length_tokens(ask, profile.characters_per_token)
-            remote = self._remote(ask)
+            remote = self._remote(ask) if identity.phase is None else self._bootstrap(ask)
         except ValueError as error:
             raise Refused(400, str(error), "BadRequestError") from None
         if remote is not None and remote.tokens:
@@ -176,14 +213,21 @@ class Desk:
             )
         output_tokens, natural_end = self._output_length(ask, limit, room)
         kind = "chatcmpl" if isinstance(ask, ChatAsk) else "cmpl"
+        request_id = f"{kind}-{uuid.uuid4().hex[:16]}"
+        if identity.phase == "prefill":
+            # The rest is the decoder's, which asks for it by the number of the room.
+            output_tokens, natural_end, request_id = 1, False, room_id(ask)
         return Ticket(
-            request_id=f"{kind}-{uuid.uuid4().hex[:16]}",
+            request_id=request_id,
             sequence=Sequence(prompt_tokens, output_tokens, time.monotonic()),
             max_tokens=limit or room,
             natural_end=natural_end,
             remote=remote,
-            hold_kv=bool((ask.kv_transfer_params or {}).get("do_remote_decode"))
-            and identity.side_channel is not None,
+            hold_kv=identity.phase == "prefill"
+            or (
+                bool((ask.kv_transfer_params or {}).get("do_remote_decode"))
+                and identity.side_channel is not None
+            ),
         )
 
     def _output_length(self, ask: Ask, limit: int | None, room: int) -> tuple[int, bool]:
@@ -208,9 +252,18 @@ class Desk:
             raise ValueError("kv_transfer_params: this engine has no KV connector (--kv-transfer-config)")
         return Remote.parse(params)
 
+    def _bootstrap(self, ask: Ask) -> Remote | None:
+        """Where the two legs of SGLang meet; None for the prefiller, which is that place."""
+        if ask.bootstrap_room is None or not ask.bootstrap_host:
+            raise ValueError("Disaggregated request received without bootstrap room id.")
+        if self._identity.phase == "prefill":
+            return None
+        port = ask.bootstrap_port or DEFAULT_BOOTSTRAP_PORT
+        return Remote(ask.bootstrap_host, port, room_id(ask), 0, BOOTSTRAP_PATIENCE_SECONDS)
+
     def _hand_over(self, ticket: Ticket) -> dict[str, Any] | None:
         """What the router carries to the decode leg (NIXL's pull scheduler, `request_finished`)."""
-        if not ticket.hold_kv or self._identity.side_channel is None:
+        if not ticket.hold_kv or self._identity.side_channel is None or self._identity.engine == SGLANG:
             return None
         return {
             "do_remote_prefill": True,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tandem_worker.simulate.metrics import EXTERNAL_KV_TRANSFER, LOCAL_COMPUTE, EngineMetrics
 from tandem_worker.simulate.profile import Profile
 from tandem_worker.simulate.scheduler import Limits, Phase, Scheduler, Sequence, Step
-from tandem_worker.simulate.transfer import Holdings, Link, Remote, TransferFailed, ask
+from tandem_worker.simulate.transfer import Holdings, Link, Remote, TransferFailed, ask, fetch
 
 logger = logging.getLogger("tandem.simulate")
 
@@ -82,6 +82,8 @@ class Engine:
         self._idle = asyncio.Event()
         self._idle.set()
         self._background: set[asyncio.Task[None]] = set()
+        # SIGTERM has come: what is open goes on.
+        self.stopping = False
 
     # --- requests -----------------------------------------------------------------------------------------
     def submit(self, ticket: Ticket) -> None:
@@ -204,7 +206,8 @@ class Engine:
     def _refresh_gauges(self) -> None:
         gauges = self.metrics.gauges
         gauges.running = len(self.scheduler.running)
-        gauges.deferred = len(self._to_transfer) + len(self.scheduler.transferring)
+        gauges.unallocated = len(self._to_transfer)
+        gauges.deferred = gauges.unallocated + len(self.scheduler.transferring)
         gauges.waiting = len(self.scheduler.waiting) + gauges.deferred
         gauges.kv_usage = self.scheduler.kv_usage
 
@@ -219,7 +222,7 @@ class Engine:
         remote, sequence = ticket.remote, ticket.sequence
         assert remote is not None
         try:
-            held = await ask(remote, "fetch")
+            held = await fetch(remote)
             if held != sequence.prompt_tokens:
                 raise TransferFailed(f"{held} tokens are held, the prompt has {sequence.prompt_tokens}")
             size = sequence.prompt_tokens * self.profile.kv_bytes_per_token

@@ -52,6 +52,7 @@ class Gauges:
     running: int = 0
     waiting: int = 0
     deferred: int = 0  # of the waiting: those whose KV is on its way
+    unallocated: int = 0  # of the deferred: those that no blocks have been set apart for yet
     kv_usage: float = 0.0
 
 

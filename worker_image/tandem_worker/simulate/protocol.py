@@ -26,6 +26,10 @@ class Ask(BaseModel):
     n: Literal[1] | None = 1  # several choices are not simulated, and are refused rather than left out
     seed: int | None = None
     kv_transfer_params: dict[str, Any] | None = None
+    # SGLang's router tells both legs where they meet, and under which number.
+    bootstrap_host: str | None = None
+    bootstrap_port: int | None = None
+    bootstrap_room: int | None = None
 
     def limit(self) -> int | None:
         """The most tokens to generate; None where the client sets none."""

@@ -16,12 +16,14 @@ from tandem_worker.engine_flags import EngineFlags
 from tandem_worker.exits import PreflightRefused, UserMistake
 from tandem_worker.gate import Gate
 from tandem_worker.gate.asgi import App
-from tandem_worker.launch import drain_deadline_seconds, gate_environment
+from tandem_worker.launch import SGLANG, VLLM, drain_deadline_seconds, gate_environment
+from tandem_worker.sglang_flags import as_vllm, disaggregation
 from tandem_worker.simulate.app import Identity, build_app
 from tandem_worker.simulate.engine import Engine
 from tandem_worker.simulate.metrics import EngineMetrics
 from tandem_worker.simulate.profile import Profile, load
 from tandem_worker.simulate.scheduler import Limits
+from tandem_worker.simulate.sglang_metrics import SGLangMetrics
 
 DEFAULT_PORT = 8000
 NIXL_PORT = 5600
@@ -37,13 +39,16 @@ class Setup:
     max_queued: int | None
 
 
-def setup_from(flags: EngineFlags, profile: Profile) -> Setup:
-    """Read the engine's flags as vLLM would, the profile's values being the defaults.
+def setup_from(flags: EngineFlags, profile: Profile, *, engine: str = VLLM) -> Setup:
+    """Read the engine's flags as the engine would, the profile's values being the defaults.
 
     Raises:
         UserMistake: a value is none, or the flags contradict each other.
         PreflightRefused: one sequence of full length does not fit the KV cache.
     """
+    given = flags
+    if engine == SGLANG:
+        flags = as_vllm(flags)
     max_model_len = flags.integer("max-model-len", profile.max_model_len) or profile.max_model_len
     block_tokens = flags.integer("block-size", 16) or 16
     default_blocks = profile.kv_cache_tokens // block_tokens
@@ -75,11 +80,17 @@ def setup_from(flags: EngineFlags, profile: Profile) -> Setup:
             f"tokens ({profile.name})",
         )
     served = flags.text("served-model-name", flags.model or profile.name)
+    part = disaggregation(given) if engine == SGLANG else None
     identity = Identity(
         model=flags.model or profile.name,
         served_names=(served,),
         max_model_len=max_model_len,
-        side_channel=_side_channel(flags),
+        # As SGLang's bootstrap server, on the address that it serves on.
+        side_channel=(flags.text("host", "127.0.0.1"), part.bootstrap_port if part.phase == "prefill" else 0)
+        if part is not None
+        else _side_channel(flags),
+        engine=engine,
+        phase=part.phase if part is not None else None,
     )
     return Setup(profile, limits, identity, flags.integer("max-num-queued-reqs"))
 
@@ -103,27 +114,32 @@ def _side_channel(flags: EngineFlags) -> tuple[str, int] | None:
 
 def build_engine(setup: Setup) -> Engine:
     """The engine and its series."""
-    limits = setup.limits
-    metrics = EngineMetrics(
-        setup.identity.served_names[0],
-        setup.identity.max_model_len,
-        {
-            "block_size": str(limits.block_tokens),
-            "cache_dtype": "auto",
-            "enable_prefix_caching": "False",
-            "kv_cache_size_tokens": str(limits.kv_blocks * limits.block_tokens),
-            "num_gpu_blocks": str(limits.kv_blocks),
-        },
-    )
+    limits, identity = setup.limits, setup.identity
+    cache_config = {
+        "block_size": str(limits.block_tokens),
+        "cache_dtype": "auto",
+        "enable_prefix_caching": "False",
+        "kv_cache_size_tokens": str(limits.kv_blocks * limits.block_tokens),
+        "num_gpu_blocks": str(limits.kv_blocks),
+    }
+    name = identity.served_names[0]
+    metrics: EngineMetrics
+    if identity.engine == SGLANG:
+        metrics = SGLangMetrics(name, identity.max_model_len, cache_config, identity.phase)
+    else:
+        metrics = EngineMetrics(name, identity.max_model_len, cache_config)
     if setup.identity.side_channel is not None:
         metrics.with_kv_transfer()
     return Engine(setup.profile, limits, metrics, max_queued=setup.max_queued)
 
 
 class Server(uvicorn.Server):
-    """Stops as vLLM does: after SIGTERM it still answers, until what is in the engine has ended."""
+    """Stops as the engines do: after SIGTERM it still answers, until what is in the engine has ended. SGLang has no
+    timeout (None)."""
 
-    def __init__(self, config: uvicorn.Config, engine: Engine, shutdown_timeout_seconds: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, engine: Engine, shutdown_timeout_seconds: float | None
+    ) -> None:
         super().__init__(config)
         self._engine = engine
         self._shutdown_timeout_seconds = shutdown_timeout_seconds
@@ -142,6 +158,7 @@ class Server(uvicorn.Server):
 
     def _begin_draining(self) -> None:
         if self._draining is None:
+            self._engine.stopping = True
             self._draining = asyncio.get_running_loop().create_task(self._drain())
 
     async def _drain(self) -> None:
@@ -152,15 +169,19 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(flags: EngineFlags, *, profile: str, gate: bool, late_demotion: bool) -> int:
+def serve(flags: EngineFlags, *, profile: str, gate: bool, late_demotion: bool, engine: str = VLLM) -> int:
     """Serve until told to stop; the exit code."""
-    setup = setup_from(flags, load(profile))
+    given, setup = flags, setup_from(flags, load(profile), engine=engine)
+    shutdown_seconds: float | None = None
+    if engine == SGLANG:
+        flags = as_vllm(flags)
+    else:
+        shutdown_seconds = flags.number("shutdown-timeout", drain_deadline_seconds(os.environ))
     host, port = flags.text("host", "0.0.0.0"), flags.integer("port", DEFAULT_PORT) or DEFAULT_PORT
-    shutdown_seconds = flags.number("shutdown-timeout", drain_deadline_seconds(os.environ))
-    engine = build_engine(setup)
-    app: App = build_app(engine, setup.identity)
+    simulated = build_engine(setup)
+    app: App = build_app(simulated, setup.identity)
     if gate:
-        os.environ.update(gate_environment(flags, os.environ, late_demotion=late_demotion))
+        os.environ.update(gate_environment(given, os.environ, late_demotion=late_demotion))
         app = Gate(app)
     config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False)
     print(
@@ -168,7 +189,7 @@ def serve(flags: EngineFlags, *, profile: str, gate: bool, late_demotion: bool) 
         file=sys.stderr,
         flush=True,
     )
-    server = Server(config, engine, shutdown_seconds)
+    server = Server(config, simulated, shutdown_seconds)
     server.run()
     return 0 if server.started else 1
 

@@ -19,6 +19,7 @@ logger = logging.getLogger("tandem.simulate")
 
 LEASE_SECONDS = 30.0  # of vLLM's NIXL connector
 ASK_TIMEOUT_SECONDS = 5.0
+POLL_SECONDS = 0.005
 
 
 class TransferFailed(Exception):
@@ -27,12 +28,16 @@ class TransferFailed(Exception):
 
 @dataclass(frozen=True)
 class Remote:
-    """Where a prompt's KV lies, out of the `kv_transfer_params` that the router carries from leg to leg."""
+    """Where a prompt's KV lies, out of the `kv_transfer_params` that the router carries from leg to leg.
+
+    Or will lie: with SGLang both legs begin at once, and the decoder waits for `patience_seconds`.
+    """
 
     host: str
     port: int
     request_id: str
     tokens: int
+    patience_seconds: float = 0.0
 
     @classmethod
     def parse(cls, params: dict[str, Any]) -> "Remote":
@@ -53,6 +58,23 @@ class Remote:
             ) from None
 
 
+class NotHeld(TransferFailed):
+    """The prefiller answers, and has not, or no longer, what was asked for."""
+
+
+async def fetch(remote: Remote) -> int:
+    """The tokens held, as soon as they are. Raises TransferFailed, also when they do not come in time."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + remote.patience_seconds
+    while True:
+        try:
+            return await ask(remote, "fetch")
+        except NotHeld:
+            if clock() >= until:
+                raise
+        await asyncio.sleep(POLL_SECONDS)
+
+
 async def ask(remote: Remote, what: str) -> int:
     """Say "fetch" or "done" of a request; returns the tokens held for it.
 
@@ -70,7 +92,7 @@ async def ask(remote: Remote, what: str) -> int:
     except (OSError, TimeoutError, ValueError) as error:
         raise TransferFailed(f"{remote.host}:{remote.port}: {error or type(error).__name__}") from error
     if "tokens" not in answer:
-        raise TransferFailed(f"{remote.request_id} is not held at {remote.host}:{remote.port}")
+        raise NotHeld(f"{remote.request_id} is not held at {remote.host}:{remote.port}")
     return int(answer["tokens"])
 
 

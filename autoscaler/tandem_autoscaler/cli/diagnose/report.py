@@ -2,11 +2,12 @@
 
 from rich.markup import escape
 
-from tandem_autoscaler.cli import output
+from tandem_autoscaler.cli import modes, output
 from tandem_autoscaler.cli.diagnose.watch import Seen
 from tandem_autoscaler.diagnose.bottleneck import Bottleneck
+from tandem_autoscaler.diagnose.chunking import Tuned, Tuning
 from tandem_autoscaler.diagnose.diagnosis import Diagnosis
-from tandem_autoscaler.diagnose.fixes import Fix
+from tandem_autoscaler.diagnose.fixes import Fix, written
 
 _COLOURS = {Bottleneck.HEALTHY: "green", Bottleneck.UNKNOWN: "yellow"}
 
@@ -36,8 +37,32 @@ def print_diagnosis(seen: Seen, found: Diagnosis) -> None:
             "[dim]in time: requests that keep both promises, predicted for a tenth more load; GPUs: + more, "
             "= as many of another kind[/]"
         )
+    for line in (_chunks(found.tuned), None if found.modes is None else modes.sentence(found.modes)):
+        if line is not None:
+            console.print(line)
     if seen.note is not None:
         console.print(f"[yellow]{escape(seen.note)}[/]")
+
+
+def _chunks(tuned: Tuned | None) -> str | None:
+    if tuned is None:
+        return None
+    now, best = tuned.now, tuned.best
+    if not tuned.worth_a_restart:
+        return (
+            f"[bold]chunks[/]: {written(now.chunking)} is as good as any for this traffic ({_workers(now)})"
+        )
+    return (
+        f"[bold]chunks[/]: {written(best.chunking)} instead of {written(now.chunking)}: {_workers(best)} instead of "
+        f"{_workers(now)}, and {best.predicted.in_time:.0%} instead of {now.predicted.in_time:.0%} in time with the "
+        "present ones; --apply-chunks writes it"
+    )
+
+
+def _workers(one: Tuning) -> str:
+    if one.workers is None:
+        return "no number of workers keeps both promises"
+    return f"{one.workers} worker{'s' if one.workers > 1 else ''} keep{'' if one.workers > 1 else 's'} both promises"
 
 
 def _gpus(fix: Fix) -> str:

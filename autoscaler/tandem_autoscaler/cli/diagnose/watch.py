@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tandem_api import names
 from tandem_api.inference_service import InferenceServiceSpec
 from tandem_api.kubernetes.cluster import POD, WORKER_POOL
+from tandem_api.sizing.spec import worker_specs
 from tandem_autoscaler.cli import cluster as users
 from tandem_autoscaler.cli.diagnose.from_status import facts_of_status
 from tandem_autoscaler.cli.diagnose.proxy import ProxySource
@@ -16,19 +17,21 @@ from tandem_autoscaler.decide.sizing import decide
 from tandem_autoscaler.decide.state import ServiceState, fresh_state
 from tandem_autoscaler.diagnose.facts import Facts, look
 from tandem_autoscaler.diagnose.machine import machines_of
+from tandem_autoscaler.diagnose.mixed import chunking_of
 from tandem_autoscaler.fleet.observe import observe
-from tandem_autoscaler.fleet.service import Service
+from tandem_autoscaler.fleet.service import Service, prefill_role
 
 _TICK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """`note`: where the facts are fewer than they could be."""
+    """`note`: where the facts are fewer than they could be. `own_chunks`: the role overrides engine.chunkedPrefill."""
 
     service: Service
     facts: Facts
     note: str | None = None
+    own_chunks: bool = False
 
 
 async def watch(reached: users.Reached, name: str, seconds: float) -> Seen:
@@ -55,7 +58,13 @@ async def watch(reached: users.Reached, name: str, seconds: float) -> Seen:
                 f"from the status alone, because no worker's metrics can be read: {why}",
             )  # fmt: skip
         if time.monotonic() >= end:
-            return Seen(service, look(state, service, snapshot, settings, machines))
+            worker = worker_specs(spec)[prefill_role(service)]
+            facts = look(
+                state, service, snapshot, settings, machines,
+                chunking=chunking_of(spec, worker), longest=worker.max_model_len, thresholds=spec.engine.type == "vllm",
+            )  # fmt: skip
+            engine = spec.roles[prefill_role(service)].engine
+            return Seen(service, facts, own_chunks=engine is not None and engine.chunked_prefill is not None)
         await asyncio.sleep(min(tick, max(0.05, end - time.monotonic())))
 
 

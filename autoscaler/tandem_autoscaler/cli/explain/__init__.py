@@ -1,7 +1,6 @@
 """`kubectl tandem explain`: why each role has the workers that it has, in the numbers of the decision itself.
 
 command.py   the flags, and the steps
-numbers.py   what each number of a decision means
 happened.py  the service's events
 report.py    for people;  document.py: for programs
 """

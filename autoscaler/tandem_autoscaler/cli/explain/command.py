@@ -4,38 +4,39 @@ import argparse
 import time
 
 from tandem_api.kubernetes.cluster import EVENT
-from tandem_autoscaler.cli import cluster, output
+from tandem_autoscaler.cli import cluster, flags, output
 from tandem_autoscaler.cli.explain.document import document
 from tandem_autoscaler.cli.explain.happened import happened
 from tandem_autoscaler.cli.explain.report import print_story
 from tandem_autoscaler.cli.view import service_view
 
 
-def add(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: "flags.Commands[flags.Parser]") -> None:
     """Add the subcommand to the program."""
-    flags = subcommands.add_parser(
+    made = flags.command(
+        commands,
         "explain",
-        help="why each role has the workers that it has",
+        summary="why each role has the workers that it has",
         description="The last decision of each role with the numbers that it rests on, the decisions before, what "
         "limits them, and the service's events.",
+        run=run,
     )
-    flags.add_argument("name", metavar="NAME", help="of an InferenceService")
-    cluster.add_flags(flags)
-    flags.add_argument("-o", "--output", choices=output.FORMS, default="table")
-    flags.set_defaults(run=run)
+    cluster.add_name(made)
+    cluster.add_command_flags(made)
+    flags.output(made)
 
 
-def run(flags: argparse.Namespace) -> int:
+def run(given: argparse.Namespace) -> int:
     """Raises Mistake."""
 
     async def explain(reached: cluster.Reached) -> int:
         namespace = reached.one_namespace
-        view = service_view(await cluster.service_named(reached.cluster, namespace, flags.name))
+        view = service_view(await cluster.service_named(reached.cluster, namespace, given.name))
         events = happened(await reached.cluster.list(EVENT, namespace=namespace), view)
-        if flags.output == "table":
+        if given.output == "table":
             print_story(view, events, now_seconds=time.time())
         else:
-            output.print_document(document(view, events), flags.output)
+            output.print_document(document(view, events), given.output)
         return 0
 
-    return cluster.run(flags, explain)
+    return cluster.run(given, explain)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from tandem_autoscaler.cli import output
 from tandem_autoscaler.cli.explain.document import SCALING_CONDITIONS
 from tandem_autoscaler.cli.explain.happened import Happened
-from tandem_autoscaler.cli.explain.numbers import explained
 from tandem_autoscaler.cli.view import Decision, ServiceView, age
+from tandem_autoscaler.meanings import explained
 
 _MOST_EVENTS = 10
 
@@ -55,7 +56,7 @@ def _decision(console: Console, decision: Decision, now_seconds: float) -> None:
     )
     # The message repeats the move.
     why = decision.message.partition(": ")[2] or decision.message
-    console.print(f"  {escape(why)}")
+    console.print(Padding(escape(why), (0, 0, 0, 2), expand=False))
     if decision.numbers:
         made = output.table("number", "", left=1)
         for words, value in explained(decision.numbers):

@@ -3,12 +3,15 @@
 from typing import Any
 
 from tandem_api.sizing import Ceilings, Placement, kv_bytes_per_token
+from tandem_autoscaler.cli import modes
 from tandem_autoscaler.cli.size.answer import Answer
+from tandem_autoscaler.diagnose.diagnosis import Modes
 
 
-def document(answers: list[Answer]) -> list[dict[str, Any]]:
-    """One entry per question."""
-    return [_entry(answer) for answer in answers]
+def document(answers: list[Answer], compared: Modes | None = None) -> list[dict[str, Any]]:
+    """One entry per question; what is said of the modes, where it was asked, is in each."""
+    told = {} if compared is None else {"modes": modes.document(compared)}
+    return [{**_entry(answer), **told} for answer in answers]
 
 
 def _entry(answer: Answer) -> dict[str, Any]:

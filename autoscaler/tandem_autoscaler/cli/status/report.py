@@ -32,6 +32,9 @@ def print_list(views: Sequence[ServiceView], *, namespace: str | None, now_secon
         "AGE",
     ]
     made = output.table(*heads, left=len(heads))
+    # On a narrow terminal names go on in the next line; everything else stays readable.
+    for column in made.columns[: heads.index("READY")]:
+        column.no_wrap, column.overflow = False, "fold"
     for view in views:
         ready = view.condition("Ready")
         cells = [

@@ -1,4 +1,4 @@
-"""What each number of a decision means, in the order in which they are best read."""
+"""What each number of a decision means, in the order in which they are best read. For terminal and web page alike."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

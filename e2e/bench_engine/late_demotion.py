@@ -1,8 +1,7 @@
 """What late demotion is worth: the same arrivals at a worker without it and with it.
 
-    python -m e2e.late_demotion                               the real engine: `engine-venv` and `models/tiny-llama`
-                                                              of Tandem's cache (vLLM for CPUs)
-    python -m e2e.late_demotion --simulate h100-llama-8b      the simulated one, on this machine's clock
+    python -m e2e.bench_engine late-demotion                              the real engine
+    python -m e2e.bench_engine.late_demotion --simulate h100-llama-8b     the simulated one, on this machine's clock
 
 Short and long prompts arrive at random (Poisson, seeded), `--load` times as fast as the engine serves them one by one,
 which is measured before. The target is `TARGET_IN_LONG_PROMPTS` times that of a long prompt, so each can be in time.
@@ -10,7 +9,6 @@ which is measured before. The target is `TARGET_IN_LONG_PROMPTS` times that of a
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import socket
@@ -25,10 +23,12 @@ from pathlib import Path
 
 import httpx
 
-from e2e.cluster.cache import cache_dir
+from e2e.bench_engine.environment import engine_python, tiny_model
+from e2e.bench_engine.rows import merge, percentile
+from e2e.cluster.errors import ClusterError
 from e2e.load import Answer, ask, prompt
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 RESULT = REPOSITORY / "build" / "bench" / "engine.json"
 MODEL_NAME = "served"
 TARGET_IN_LONG_PROMPTS = 2.5
@@ -61,6 +61,8 @@ class Pace:
 class Row:
     """One run. Shares are of all requests sent, failed ones included (they are not in time)."""
 
+    case: str
+    chunk_tokens: int | None
     engine: str
     late_demotion: bool
     load: float
@@ -70,8 +72,12 @@ class Row:
     in_time: float
     in_time_short: float
     in_time_long: float
-    ttft_p50_seconds: float
-    ttft_p99_seconds: float
+    ttft_p50_seconds: float | None
+    ttft_p95_seconds: float | None
+    ttft_p99_seconds: float | None
+    tpot_p50_seconds: float | None
+    tpot_p95_seconds: float | None
+    output_tokens_per_second: float
     took_seconds: float
     failed: int
     demotions: float | None
@@ -184,6 +190,7 @@ def summarise(
 ) -> Row:
     """What the answers say."""
     ttfts = sorted(answer.ttft_seconds for _, answer in answers if answer.ttft_seconds is not None)
+    tpots = sorted(answer.tpot_seconds for _, answer in answers if answer.tpot_seconds is not None)
 
     def in_time(*kinds: bool) -> float:
         chosen = [answer.ttft_seconds for long, answer in answers if long in kinds]
@@ -191,6 +198,8 @@ def summarise(
         return good / len(chosen) if chosen else 1.0
 
     return Row(
+        case=f"late demotion {'on' if late_demotion else 'off'}, {engine}, seed {seed}",
+        chunk_tokens=None,
         engine=engine,
         late_demotion=late_demotion,
         load=load,
@@ -200,8 +209,12 @@ def summarise(
         in_time=in_time(False, True),
         in_time_short=in_time(False),
         in_time_long=in_time(True),
-        ttft_p50_seconds=ttfts[len(ttfts) // 2],
-        ttft_p99_seconds=ttfts[int(0.99 * len(ttfts))],
+        ttft_p50_seconds=percentile(ttfts, 0.50),
+        ttft_p95_seconds=percentile(ttfts, 0.95),
+        ttft_p99_seconds=percentile(ttfts, 0.99),
+        tpot_p50_seconds=percentile(tpots, 0.50),
+        tpot_p95_seconds=percentile(tpots, 0.95),
+        output_tokens_per_second=sum(answer.tokens for _, answer in answers) / took_seconds,
         took_seconds=took_seconds,
         failed=sum(answer.failure is not None for _, answer in answers),
         demotions=demotions,
@@ -267,48 +280,56 @@ def table(rows: Sequence[Row]) -> str:
         lines.append(
             f"| {row.engine} | {row.load:.2f} | {row.seed} | {'on' if row.late_demotion else 'off'} | {row.requests} "
             f"| {row.target_seconds:.3f} | {100 * row.in_time:.1f} | {100 * row.in_time_short:.1f} "
-            f"| {100 * row.in_time_long:.1f} | {row.ttft_p50_seconds:.3f} | {row.ttft_p99_seconds:.3f} "
+            f"| {100 * row.in_time_long:.1f} | {_seconds(row.ttft_p50_seconds)} "
+            f"| {_seconds(row.ttft_p99_seconds)} "
             f"| {row.took_seconds:.0f} | {row.failed} |"
         )
     return "\n".join(lines)
 
 
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def on_real_engine(*, load: float = 1.5, seconds: float = 60.0, seeds: Sequence[int] = (1, 2)) -> list[Row]:
+    """Raises RuntimeError, ClusterError."""
+    python = engine_python()
+    command = [
+        str(python), "-m", "tandem_worker", str(tiny_model(python)), "--load-format", "dummy", "--dtype", "float32",
+        "--enforce-eager", "--max-model-len", "2048",
+    ]  # fmt: skip
+    return compare("vllm", command, Mix(60, 1000, 0.1, 4), load=load, seconds=seconds, seeds=seeds)
+
+
+def on_simulated_engine(profile: str, *, load: float, seconds: float, seeds: Sequence[int]) -> list[Row]:
+    """Raises RuntimeError."""
+    command = [sys.executable, "-m", "tandem_worker", "m", "--simulate", profile]
+    return compare(
+        f"simulated {profile}", command, Mix(400, 8000, 0.1, 4), load=load, seconds=seconds, seeds=seeds
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = argparse.ArgumentParser(prog="python -m e2e.late_demotion", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m e2e.bench_engine.late_demotion", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--simulate", metavar="PROFILE", help="a profile of the simulated engine")
     parser.add_argument(
         "--load", type=float, default=1.5, help="1: as fast as one by one; engines batch (1.5)"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="length of each run (60)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="one run each (1 2)")
-    parser.add_argument("--output-tokens", type=int, default=4, help="of each answer (4)")
     parser.add_argument("--out", type=Path, default=RESULT, help="JSON file of the rows")
     options = parser.parse_args(arguments)
-    if options.simulate:
-        engine = f"simulated {options.simulate}"
-        command = [sys.executable, "-m", "tandem_worker", "m", "--simulate", options.simulate]
-        mix = Mix(400, 8000, 0.1, options.output_tokens)
-    else:
-        engine = "vllm"
-        python, model = cache_dir() / "engine-venv" / "bin" / "python", cache_dir() / "models" / "tiny-llama"
-        for needed in (python, model):
-            if not needed.exists():
-                print(f"e2e.late_demotion: the real engine needs {needed}", file=sys.stderr)
-                return 1
-        command = [
-            str(python), "-m", "tandem_worker", str(model), "--load-format", "dummy", "--dtype", "float32",
-            "--enforce-eager", "--max-model-len", "2048",
-        ]  # fmt: skip
-        mix = Mix(60, 1000, 0.1, options.output_tokens)
+    how = {"load": options.load, "seconds": options.seconds, "seeds": options.seeds}
     try:
-        rows = compare(engine, command, mix, load=options.load, seconds=options.seconds, seeds=options.seeds)
-    except RuntimeError as error:
-        print(f"e2e.late_demotion: {error}", file=sys.stderr)
+        rows = on_simulated_engine(options.simulate, **how) if options.simulate else on_real_engine(**how)
+    except (RuntimeError, ClusterError) as error:
+        print(f"e2e.bench_engine.late_demotion: {error}", file=sys.stderr)
         return 1
     print(table(rows))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    merge(options.out, [asdict(row) for row in rows])
     return 0
 
 

@@ -1,0 +1,71 @@
+"""The slow gain: prefill whose promise is kept better than asked for is sized for less (ALGORITHM 4.6's outer loop).
+
+The quantile of the demand is the one dial between cost and misses, and no one value suits all traffic: where arrivals
+are smooth and pools are large, the quantile that bursty traffic needs keeps a worker too many. So it comes down over a
+quarter of an hour while nearly nothing is missed, and is back within a minute once something is.
+
+Nothing of it is remembered over a restart: a new process is cautious until it has seen for itself.
+"""
+
+from tandem_autoscaler.decide.attainment import burn
+from tandem_autoscaler.decide.settings import Settings
+from tandem_autoscaler.decide.state import ServiceState
+from tandem_autoscaler.fleet.service import Service, Targets, prefill_role
+
+# From cautious to bold, and back.
+EASING_SECONDS, RETURN_SECONDS = 900.0, 60.0
+# Misses over five minutes, as parts of the allowance: below the first it eases, above the second it returns.
+QUIET_BURN, LOUD_BURN = 0.02, 0.05
+# The quantile of a pool that is fully eased: the highest demand within the horizon is higher as often as not.
+BOLDEST_QUANTILE = 0.5
+# Part of the confirmation time after which prefill shrinks.
+CONFIRM_SHARE = 0.5
+
+
+def eased(ease: float, burning: float | None, seconds: float) -> float:
+    """Between 0 (cautious) and 1 (bold), `seconds` later. Where nothing is known of misses, nothing changes."""
+    if burning is None or seconds <= 0:
+        return ease
+    if burning < QUIET_BURN:
+        return min(1.0, ease + seconds / EASING_SECONDS)
+    if burning > LOUD_BURN:
+        return max(0.0, ease - seconds / RETURN_SECONDS)
+    return ease
+
+
+def quantile_for(asked: float, ease: float) -> float:
+    """The quantile to size for: never above the one that is `asked` for, nor below it where that is bold already."""
+    return asked - ease * max(0.0, asked - BOLDEST_QUANTILE)
+
+
+def may_ease(service: Service) -> bool:
+    """Only prefill, and only where late prompts step aside: its queue makes up for a rise beyond the pool.
+
+    Decode has nothing of the kind. Eased as well it lost 0.6 points on mooncake-conv and 1.0 on bursty-diurnal.
+    """
+    return service.disaggregated and service.late_demotion
+
+
+def confirm_seconds(service: Service, role: str) -> float:
+    """How long `role` needs fewer workers before it shrinks: prefill half as long as asked for, where it may ease.
+
+    A prefill worker too few costs the prompts of a cold start, and the queue lets the right ones wait. A decode worker
+    too few costs every stream the KV cache that it held: halved as well, mooncake-conv lost up to 1.5 points.
+    """
+    bold = may_ease(service) and role == prefill_role(service)
+    return service.confirm_seconds * (CONFIRM_SHARE if bold else 1.0)
+
+
+def burning_slowly(
+    state: ServiceState, service: Service, targets: Targets, own_seconds: float, infeasible_share: float,
+    settings: Settings,
+) -> float | None:  # fmt: skip
+    """What prefill misses over five minutes, as a part of the allowance; None while too little was measured.
+
+    `own_seconds` is prefill's part of the TTFT target; prompts that are late on an idle worker are not its fault.
+    """
+    found = burn(
+        state.history, prefill_role(service), ("gate_ttft", "ttft"), own_seconds, targets.allowance,
+        settings.long_window_seconds, certain=False,
+    )  # fmt: skip
+    return None if found is None else max(0.0, found - infeasible_share / targets.allowance)

@@ -1,0 +1,169 @@
+"""A bare API server, without Tandem's CRDs: here the chart brings them. Helm and the components are the real ones."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import LightCluster, binaries
+from tandem_api import names
+
+Manifest = dict[str, Any]
+CHART = Path(__file__).parents[3] / "helm" / "tandem"
+NAMESPACE = "tandem-system"
+CRDS = ("inferenceservices.tandem.dev", "workerpools.tandem.dev")
+SERVICES = f"/apis/{names.API_VERSION}/namespaces/default/{names.INFERENCE_SERVICES}"
+
+
+def eventually(condition: Callable[[], Any], *, seconds: float = 150.0, what: str = "") -> Any:
+    """The first truthy answer."""
+    ends = time.monotonic() + seconds
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        assert time.monotonic() < ends, (
+            f"not within {seconds:g} s: {what or condition}; last answer {answer!r}"
+        )
+        time.sleep(0.2)
+
+
+@dataclass
+class Site:
+    """A cluster as its administrator sees it."""
+
+    cluster: LightCluster
+
+    def helm(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        program = str(binaries.ensure(["helm"])["helm"])
+        done = subprocess.run(
+            [program, *arguments, "--namespace", NAMESPACE],
+            capture_output=True, text=True, timeout=180,
+            env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)},
+        )  # fmt: skip
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def install(self, chart: Path = CHART, *arguments: str, release: str = "tandem") -> str:
+        return self.helm("upgrade", "--install", release, str(chart), *arguments).stdout
+
+    def uninstall(self, release: str = "tandem") -> None:
+        self.helm("uninstall", release, "--wait")
+
+    # --- objects -----------------------------------------------------------------------------------------
+    def get(self, path: str) -> Manifest | None:
+        """None: there is none, or its kind is not served (429: a CRD was made a moment ago)."""
+        status, text = self.cluster.api.request("GET", path)
+        if status in (404, 429):
+            return None
+        assert status == 200, text
+        found: Manifest = json.loads(text)
+        return found
+
+    def items(self, path: str) -> list[Manifest]:
+        return list((self.get(path) or {"items": []})["items"])
+
+    def crd(self, name: str) -> Manifest | None:
+        return self.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+
+    def spec_fields(self) -> set[str]:
+        """Fields of InferenceService.spec that the API server knows."""
+        crd = self.crd(CRDS[0])
+        assert crd is not None
+        schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        return set(schema["properties"]["spec"]["properties"])
+
+    def apply(self, name: str, **spec: Any) -> Manifest:
+        eventually(lambda: self.get(SERVICES), what="InferenceServices are served")
+        manifest = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.INFERENCE_SERVICE,
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"model": {"uri": "path:///model"}, "autoscaling": {"mode": "Off"}, **spec},
+        }
+        made: Manifest = self.cluster.api.patch(
+            f"{SERVICES}/{name}?fieldManager=user&force=true", manifest, kind="apply-patch"
+        )
+        return made
+
+    def service(self, name: str) -> Manifest | None:
+        return self.get(f"{SERVICES}/{name}")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with LightCluster() as cluster:
+        cluster.api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        yield Site(cluster)
+
+
+@pytest.fixture
+def previous(tmp_path: Path) -> Path:
+    """The chart of a version before: older CRDs, without `gpuBudget`."""
+    folder = tmp_path / "previous"
+    shutil.copytree(CHART, folder)
+    chart = yaml.safe_load((folder / "Chart.yaml").read_text())
+    (folder / "Chart.yaml").write_text(yaml.safe_dump({**chart, "version": "0.0.9", "appVersion": "0.0.9"}))
+    file = folder / "files" / "crds" / f"{CRDS[0]}.yaml"
+    crd = yaml.safe_load(file.read_text())
+    del crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
+        "gpuBudget"
+    ]
+    file.write_text(yaml.safe_dump(crd))
+    return folder
+
+
+class Component:
+    """Operator or autoscaler as a process with the rights of the chart's own ServiceAccount, in the pod's stead."""
+
+    def __init__(self, site: Site, component: str, log: Path, *arguments: str) -> None:
+        self.log = log
+        self.user = f"system:serviceaccount:{NAMESPACE}:tandem-{component}"
+        account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/tandem-{component}/token"
+        token = site.cluster.api.post(account, {"spec": {"expirationSeconds": 3600}})
+        config = yaml.safe_load(site.cluster.kubeconfig.read_text())
+        user = config["contexts"][0]["context"]["user"]
+        config["users"] = [{"name": user, "user": {"token": token["status"]["token"]}}]
+        kubeconfig = log.with_suffix(".kubeconfig")
+        kubeconfig.write_text(json.dumps(config))
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", f"tandem_{component}.main", "--lease-namespace", NAMESPACE, *arguments],
+                env={**os.environ, "KUBECONFIG": str(kubeconfig)}, stdout=output, stderr=output,
+            )  # fmt: skip
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        # Shown by pytest when the test has failed.
+        print(self.log.read_text()[-3000:])
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.fixture
+def start(site: Site, tmp_path: Path) -> Iterator[Callable[..., Component]]:
+    started: list[Component] = []
+
+    def run(component: str, *arguments: str) -> Component:
+        found = Component(site, component, tmp_path / f"{component}-{len(started)}.log", *arguments)
+        started.append(found)
+        return found
+
+    yield run
+    for one in started:
+        one.stop()

@@ -1,0 +1,79 @@
+"""router.gateway on the real API server: without the Gateway API's CRDs, then with the published ones."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tandem_api import names
+from tests.integration.chart.conftest import SERVICES, Component, Site, eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+GATEWAY_API = "sigs.k8s.io/gateway-api@v1.3.0"
+ROUTES = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes"
+
+
+def http_route_crd() -> Path:
+    """The published CRD, out of the Go module's cache."""
+    go = shutil.which("go") or "/usr/local/go/bin/go"
+    try:
+        done = subprocess.run(
+            [go, "mod", "download", "-json", GATEWAY_API], capture_output=True, text=True, timeout=120
+        )
+        folder = Path(json.loads(done.stdout)["Dir"])
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"NOT TESTED: the Gateway API's module cannot be had: {error}")
+    return folder / "config" / "crd" / "standard" / "gateway.networking.k8s.io_httproutes.yaml"
+
+
+def test_a_route_comes_with_the_kind_and_goes_with_the_wish(
+    site: Site, start: Callable[..., Component]
+) -> None:
+    crd = http_route_crd()
+    site.install()
+    gateway = {"parents": [{"name": "public"}], "hostnames": ["chat.example.com"]}
+    site.apply("chat", router={"gateway": gateway})
+    operator = start("operator", "--port", "0", "--host", "127.0.0.1")
+
+    def told() -> tuple[str, str] | None:
+        conditions = ((site.service("chat") or {}).get("status") or {}).get("conditions", [])
+        found = [one for one in conditions if one["type"] == "GatewayReady"]
+        return (found[0]["status"], found[0]["reason"]) if found else None
+
+    # Without the kind: it is said, and everything else is made.
+    eventually(lambda: told() == ("False", "RouteRefused"), what="the absence is told")
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    eventually(lambda: site.get(f"{deployments}/{names.router_name('chat')}"), what="the router is made")
+    eventually(lambda: site.items("/api/v1/namespaces/default/pods"), what="a worker is made")
+
+    # With it: a route that the published schema takes.
+    site.cluster.kubectl("apply", "--server-side", "-f", str(crd))
+    eventually(lambda: told() == ("True", "RouteMade"), what="the route is made")
+    route = site.get(f"{ROUTES}/chat")
+    assert route is not None and route["spec"]["hostnames"] == ["chat.example.com"]
+    assert route["spec"]["rules"][0]["timeouts"]["request"] == "0s"
+
+    # The server's defaults in it are no difference: nothing is written again.
+    since = site.cluster.audit.mark()
+    site.cluster.api.patch(f"{SERVICES}/chat", {"metadata": {"annotations": {"look": "again"}}})
+    site.cluster.api.patch(f"{SERVICES}/chat", {"spec": {"drain": {"deadline": "60s"}}})
+    eventually(
+        lambda: (
+            (site.service("chat") or {})["status"]["observedGeneration"]
+            == (site.service("chat") or {})["metadata"]["generation"]
+        ),
+        what="the change is taken up",
+    )
+    writes = site.cluster.audit.writes_since(since, user=operator.user)
+    assert not [write for write in writes if "httproutes" in write.resource]
+
+    # And it goes with the wish.
+    site.cluster.api.patch(f"{SERVICES}/chat", {"spec": {"router": {"gateway": None}}})
+    eventually(lambda: site.get(f"{ROUTES}/chat") is None, what="the route is gone")
+    eventually(lambda: told() is None, what="the condition is gone")
+    assert "Traceback" not in operator.log.read_text() and "orbidden" not in operator.log.read_text()
+    operator.stop()
+    site.uninstall()

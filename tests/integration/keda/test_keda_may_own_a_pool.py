@@ -1,0 +1,125 @@
+"""autoscaling.mode External: a real KEDA ScaledObject on a WorkerPool, and an operator that only follows."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tandem_api import names
+from tests.integration.conftest import ROOT, Kubectl
+from tests.integration.keda.conftest import ACCOUNT, NAMESPACE, Load
+from tests.integration.operator.conftest import Operator, Place, eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.keda, pytest.mark.timeout(1800)]
+
+SCALE = f"{names.GROUP}/{names.WORKER_POOLS}/scale"
+HPA_PATH = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers/keda-hpa-chat-workers"
+
+
+def example() -> tuple[dict[str, Any], dict[str, Any]]:
+    """examples/keda.yaml: the service and its ScaledObject."""
+    service, scaled = yaml.safe_load_all((ROOT / "examples" / "keda.yaml").read_text())
+    return service, scaled
+
+
+def impatient(scaled: dict[str, Any], load: Load) -> dict[str, Any]:
+    """The example's ScaledObject with the test's Prometheus and namespace, down to zero, and with short waits."""
+    (trigger,) = scaled["spec"]["triggers"]
+    trigger["metadata"]["serverAddress"] = load.prometheus
+    asked = trigger["metadata"]["query"]
+    trigger["metadata"]["query"] = asked.replace('namespace="default"', f'namespace="{load.namespace}"')
+    assert trigger["metadata"]["query"] != asked
+    scaled["metadata"]["namespace"] = load.namespace
+    scaled["spec"] |= {
+        "minReplicaCount": 0,
+        "pollingInterval": 1,
+        "cooldownPeriod": 3,
+        "advanced": {
+            "horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
+        },
+    }
+    return scaled
+
+
+def target(place: Place) -> int:
+    (pool,) = place.items(names.WORKER_POOLS)
+    return int(pool["spec"]["replicas"])
+
+
+def test_a_scaled_object_takes_a_pool_to_zero_and_up_again(
+    keda: Path, load: Load, place: Place, operator: Operator, kubectl: Kubectl
+) -> None:
+    service, scaled = example()
+    service["spec"]["workers"]["minReplicas"] = 0
+    place.apply("chat", service["spec"])
+    eventually(lambda: place.items(names.WORKER_POOLS))
+    place.scale("chat-workers", 1)
+    place.run_all("chat", count=1)
+    mark = place.cluster.audit.mark()
+
+    done = kubectl("apply", "--validate=strict", "-f", "-", stdin=yaml.safe_dump(impatient(scaled, load)))
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: target(place) == 0, seconds=60, what="idle: KEDA scales to zero")
+    eventually(lambda: not place.workers("chat"), seconds=60, what="the last worker is drained and gone")
+
+    load.requests = 5
+    eventually(lambda: target(place) == 1, seconds=60, what="demand: KEDA itself scales from zero")
+    place.run_all("chat", count=1)
+
+    load.requests = 40  # 16 per worker: three
+    eventually(lambda: target(place) == 3, seconds=90, what="the HPA follows KEDA's metric")
+    place.run_all("chat", count=3)
+    hpa = place.cluster.api.get(HPA_PATH.format(place.namespace))
+    conditions = {each["type"]: each["status"] for each in hpa["status"]["conditions"]}
+    assert conditions["AbleToScale"] == "True"
+    assert conditions["ScalingActive"] == "True"
+    assert hpa["status"]["currentReplicas"] == 3
+
+    load.requests = 0
+    eventually(lambda: target(place) == 0, seconds=90, what="idle again")
+    eventually(lambda: not place.workers("chat"), seconds=90, what="all workers are drained and gone")
+
+    writes = place.cluster.audit.writes_since(mark)
+    scalers = {
+        write.user for write in writes if write.resource == SCALE and write.namespace == place.namespace
+    }
+    assert scalers == {
+        f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}",
+        "system:serviceaccount:kube-system:horizontal-pod-autoscaler",
+    }
+    targets = f"{names.GROUP}/{names.WORKER_POOLS}"
+    assert [write for write in operator.writes_since(mark) if write.resource in (targets, SCALE)] == []
+
+
+def test_a_metrics_outage_takes_no_worker_away(
+    keda: Path, load: Load, place: Place, operator: Operator, kubectl: Kubectl
+) -> None:
+    """What the example's `ignoreNullValues` and `fallback` are for."""
+    service, scaled = example()
+    place.apply("chat", service["spec"])
+    eventually(lambda: place.items(names.WORKER_POOLS))
+    load.requests = 40
+    scaled = impatient(scaled, load)
+    scaled["spec"]["minReplicaCount"] = 1
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump(scaled), check=True)
+    eventually(lambda: target(place) == 3, seconds=90, what="three workers for forty requests")
+    place.run_all("chat", count=3)
+
+    scaled["spec"]["triggers"][0]["metadata"]["query"] = "sum(no_such_series)"
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump(scaled), check=True)
+    eventually(lambda: _fallback(place) == "True", seconds=60, what="KEDA says that it falls back")
+    seen, ends = set(), time.monotonic() + 20  # twenty polls of KEDA's, four rounds of the HPA controller's
+    while time.monotonic() < ends:
+        seen.add(target(place))
+        time.sleep(0.2)
+    assert seen == {3}
+
+
+def _fallback(place: Place) -> str | None:
+    found = place.cluster.api.get(
+        f"/apis/keda.sh/v1alpha1/namespaces/{place.namespace}/scaledobjects/chat-workers"
+    )
+    conditions = found.get("status", {}).get("conditions", [])
+    return next((each["status"] for each in conditions if each["type"] == "Fallback"), None)
