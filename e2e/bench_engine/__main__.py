@@ -15,7 +15,7 @@ from e2e.bench_engine import cases, late_demotion
 from e2e.bench_engine.engine import NotStarted
 from e2e.bench_engine.environment import bench_model, engine_python, has_fp8_kv
 from e2e.bench_engine.load import LoadError
-from e2e.bench_engine.rows import Row, effect, merge, plain, table
+from e2e.bench_engine.rows import Row, disturbed, effect, merge, plain, table
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.progress import say, step
 
@@ -78,6 +78,9 @@ def _group(name: str, group: cases.Group, out: Path) -> None:
             # After each, so that what was measured survives an engine that does not start.
             merge(out, [plain(one) for one in rows])
     print(f"\n{name}\n\n{table(rows)}\n")
+    noise = disturbed(rows)
+    if noise is not None:
+        say(f"  {name}: {noise}")
     for before, after in _EFFECTS[name]:
         told = effect(rows, before, after)
         if told is not None:

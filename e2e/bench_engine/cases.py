@@ -109,18 +109,27 @@ def run(group: Group, python: Path, model: Path) -> Iterator[Row]:
         ):
             if long_seconds is None:
                 long_seconds = _alone(python, url, model, group.long_tokens)
-            yield _row(group, case, _measure(python, url, model, group, long_seconds))
+            measured, alone = _measure(python, url, model, group, long_seconds)
+            yield replace(_row(group, case, measured), alone_seconds=alone)
 
 
-def _measure(python: Path, url: str, model: Path, group: Group, long_seconds: float) -> Measured:
-    """Without the first requests of an engine, which are slower: they are sent before, and not counted."""
+def _measure(
+    python: Path, url: str, model: Path, group: Group, long_seconds: float
+) -> tuple[Measured, float | None]:
+    """(what was measured, seconds of a long prompt alone). Two long prompts are sent before, and are not counted.
+
+    The first requests of an engine are slower; the second of the two tells whether the machine is still as fast as it
+    was when the traffic was paced.
+    """
     first = at_once(2, prompt_tokens=group.long_tokens, output_tokens=2, seed=98)
-    later = 4.0 * long_seconds  # both are through by then
+    first = [first[0], replace(first[1], at_seconds=2.5 * long_seconds)]
+    later = 5.0 * long_seconds  # both are through by then
     sent = [*first, *(replace(ask, at_seconds=ask.at_seconds + later) for ask in group.asks(long_seconds))]
     measured = send(python, url, model, sent)
     answers = measured.answers[len(first) :]
     seconds = max(measured.seconds - later, 1e-9)
-    return Measured(answers, seconds, sum(one.output_tokens for one in answers) / seconds)
+    counted = Measured(answers, seconds, sum(one.output_tokens for one in answers) / seconds)
+    return counted, measured.answers[1].ttft_seconds
 
 
 def _row(group: Group, case: Case, measured: Measured) -> Row:

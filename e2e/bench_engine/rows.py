@@ -8,6 +8,8 @@ from typing import Any
 
 from e2e.bench_engine.load import Answer, Measured
 
+_STEADY = 1.5
+
 
 @dataclass(frozen=True)
 class Row:
@@ -29,6 +31,7 @@ class Row:
     output_tokens_per_second: float
     long_ttft_p50_seconds: float | None = None
     took_seconds: float = 0.0
+    alone_seconds: float | None = None  # of a long prompt by itself, just before
 
 
 def row(
@@ -89,6 +92,20 @@ def effect(rows: Sequence[Row], before: str, after: str) -> str | None:
     tpot = _change(old.tpot_p95_seconds, new.tpot_p95_seconds)
     tokens = _change(old.output_tokens_per_second, new.output_tokens_per_second)
     return f"{after}, against {before}: TTFT p95 {ttft}, TPOT p95 {tpot}, tokens/s {tokens}"
+
+
+def disturbed(rows: Sequence[Row]) -> str | None:
+    """A sentence where a long prompt alone took very different times from case to case: then other work was measured.
+
+    Chunks lengthen it too, by a quarter on the CPU; half as much again is no chunk's doing.
+    """
+    alone = [one.alone_seconds for one in rows if one.alone_seconds is not None]
+    if len(alone) < 2 or max(alone) <= _STEADY * min(alone):
+        return None
+    return (
+        f"a long prompt alone took {min(alone):.1f} to {max(alone):.1f} s: the machine was not quiet, and these cases "
+        "do not compare"
+    )
 
 
 def merge(file: Path, rows: Sequence[dict[str, Any]]) -> None:

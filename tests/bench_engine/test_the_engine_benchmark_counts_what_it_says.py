@@ -8,7 +8,7 @@ import pytest
 
 from e2e.bench_engine import cases
 from e2e.bench_engine.load import measured
-from e2e.bench_engine.rows import Row, effect, merge, percentile, plain, row, table
+from e2e.bench_engine.rows import Row, disturbed, effect, merge, percentile, plain, row, table
 from e2e.bench_engine.traffic import (
     CHUNK,
     SHORT_TOKENS,
@@ -112,3 +112,12 @@ def test_every_case_has_a_name_of_its_own_and_only_the_prefix_cache_is_compared_
     assert len({case.name for case in all_cases}) == len(all_cases)
     cached = [case for case in all_cases if "--no-enable-prefix-caching" not in case.flags]
     assert [case.name for case in cached] == ["prefix caching on"]
+
+
+def test_cases_that_were_measured_beside_other_work_are_said_not_to_compare() -> None:
+    def of(alone: float | None) -> Row:
+        return Row("c", None, None, "all", 1, 0, 1.0, 1.0, 0.1, 0.1, 10.0, alone_seconds=alone)
+
+    assert disturbed([of(4.0), of(5.0), of(None)]) is None
+    told = disturbed([of(4.0), of(9.0)])
+    assert told is not None and "4.0 to 9.0 s" in told and "not quiet" in told

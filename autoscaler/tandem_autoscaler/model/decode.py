@@ -7,7 +7,7 @@ per token, batch and context, the proportions only as far as batches and context
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tandem_autoscaler.model.line import Sample, Samples, fit
 
