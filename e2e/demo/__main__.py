@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -88,18 +89,30 @@ async def endpoint_of(stage: Stage, scene: Scene) -> str:
             "get", "service", service, "-n", namespace, "-o", "jsonpath={.spec.clusterIP}"
         )
         return f"http://{address}/v1"
-    await asyncio.to_thread(_forward, stage, namespace, service)
-    return "http://127.0.0.1:8080/v1"
+    return f"http://127.0.0.1:{await asyncio.to_thread(_forward, stage, namespace, service)}/v1"
 
 
-def _forward(stage: Stage, namespace: str, service: str) -> None:
-    """A port-forward that outlives this process; `down` ends it."""
+def _forward(stage: Stage, namespace: str, service: str) -> int:
+    """The local port of a port-forward that outlives this process; the next one ends it, or `down`."""
+    _end_forward()
     FORWARD_PID.parent.mkdir(parents=True, exist_ok=True)
+    port = _free_port(8080)
     forward = subprocess.Popen(
-        ["kubectl", "port-forward", "-n", namespace, f"service/{service}", "8080:80"],
+        ["kubectl", "port-forward", "-n", namespace, f"service/{service}", f"{port}:80"],
         env={**os.environ, "KUBECONFIG": stage.kubeconfig}, stdout=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     FORWARD_PID.write_text(str(forward.pid))
+    return port
+
+
+def _free_port(wanted: int) -> int:
+    """`wanted`, or another where someone has that already."""
+    for port in (wanted, 0):
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(("127.0.0.1", port))
+            return int(tried.getsockname()[1])
+    raise StageError("no local port is free")
 
 
 async def first_answer(story: Story, most_seconds: float = 120) -> None:

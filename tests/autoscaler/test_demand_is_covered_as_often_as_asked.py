@@ -124,3 +124,20 @@ def test_an_old_state_is_not_changed_by_a_new_one() -> None:
     before.observed(STEP * 40, 99.0, HORIZON)
     for kept, copy in zip((before.at, before.rate, before.forecasts, before.ratios), copies, strict=True):
         assert np.array_equal(kept, copy, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", ["shorter", "longer"])
+def test_requests_of_another_length_are_not_taken_for_more_or_fewer_of_them(kind: str) -> None:
+    """They are counted before their lengths are known: the newest point is set right once these are."""
+    thought, true = (100.0, 20.0) if kind == "shorter" else (20.0, 100.0)
+    demand = Demand().observed(0, 2 * thought, HORIZON, each=thought)
+    demand = demand.observed(5, 2 * true, HORIZON, each=true)
+    found = demand.highest(0.8, 1.3)
+    assert found is not None
+    assert found.rate / true == pytest.approx(2 * 1.3)
+    assert len(demand.at) == 1
+
+
+def test_within_a_step_the_same_requests_change_nothing() -> None:
+    before = Demand().observed(0, 200.0, HORIZON, each=100.0)
+    assert before.observed(5, 230.0, HORIZON, each=105.0) is before

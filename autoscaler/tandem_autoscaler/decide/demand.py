@@ -28,6 +28,8 @@ LEAST_RATIO, MOST_RATIO = 0.6, 4.0
 _OBSERVED_SHARE = 0.7
 # From next to nothing anything may come; no multiple of nothing is a headroom.
 _FROM_NOTHING = 50.0
+# A mean request that turns out to be other than it was thought by more than this share changes the newest point.
+_OTHER_WORK = 0.2
 _NEVER = math.inf  # marks a forecast that cannot be judged any more
 # Holt's damped trend on the logarithm: weights of level and trend, damping, all per 15 s, and bounds on the jump.
 _LEVEL, _TREND, _DAMPING, _PER_SECONDS = 0.4, 0.08, 0.92, 15.0
@@ -58,13 +60,21 @@ class Demand:
     level: float | None = None  # Holt's, of the logarithm of the rate
     trend: float = 0.0
     remembered_ratio: float | None = None  # from before a restart
+    each: float | None = None  # work of a mean request, as it was known at the newest point
     # There is a new point every few ticks only, and until then the quantiles are the same.
     _highest: dict[tuple[float, float], "Forecast"] = field(default_factory=dict, compare=False, repr=False)
 
-    def observed(self, now_seconds: float, rate: float, horizon_seconds: float) -> "Demand":
-        """With one more measured rate, if the last one is a step old."""
+    def observed(
+        self, now_seconds: float, rate: float, horizon_seconds: float, *, each: float | None = None
+    ) -> "Demand":
+        """With one more measured rate, if the last one is a step old; else with the last one set right.
+
+        `rate` is in units of work, of which a mean request brings `each`. When short requests follow long ones they
+        are counted before their lengths are known, and would seem a multiple of themselves until the next point.
+        """
         if len(self.at) and now_seconds - self.at[-1] < STEP_SECONDS - 1e-6:
-            return self
+            known = each is None or self.each is None or abs(each - self.each) <= _OTHER_WORK * self.each
+            return self if known else self._amended(rate, horizon_seconds, each)
         level, trend = self._holt(now_seconds, rate)
         first = int(self.at.searchsorted(now_seconds - KEEP_SECONDS))
         at = np.concatenate((self.at[first:], (now_seconds,)))
@@ -73,7 +83,16 @@ class Demand:
         forecasts = np.concatenate((self.forecasts[:, first:], made), axis=1)
         ratios = np.concatenate((self.ratios[:, first:], _NOT_YET), axis=1)
         _judge(at, rates, forecasts, ratios, horizon_seconds)
-        return Demand(at, rates, forecasts, ratios, level, trend, self.remembered_ratio)
+        return Demand(at, rates, forecasts, ratios, level, trend, self.remembered_ratio, each)
+
+    def _amended(self, rate: float, horizon_seconds: float, each: float | None) -> "Demand":
+        """The newest point with another rate; the trend follows at the next one."""
+        rates, forecasts = self.rate.copy(), self.forecasts.copy()
+        rates[-1] = rate
+        forecasts[:, -1:] = _experts(self.at, rates, math.log(max(rate, 1e-3)), self.trend, horizon_seconds)
+        return Demand(
+            self.at, rates, forecasts, self.ratios, self.level, self.trend, self.remembered_ratio, each
+        )
 
     def _holt(self, now: float, rate: float) -> tuple[float, float]:
         """Level and trend (per 15 s) of log(rate)."""
@@ -140,9 +159,8 @@ def _quantiles(ratios: Array, judged: int, rank: float) -> Array:
     place = rank * (judged - 1)
     low = min(int(place), judged - 1)
     high = min(low + 1, judged - 1)
-    ordered = np.sort(
-        ratios, axis=1
-    )  # infinite ones come last, then NaN; of so few, np.partition takes longer
+    # Infinite ones come last, then NaN. Of so few, np.partition takes longer.
+    ordered = np.sort(ratios, axis=1)
     below, above, part = ordered[:, low], ordered[:, high], place - low
     return below + (above - below) * part if part < 0.5 else above - (above - below) * (1.0 - part)
 

@@ -168,7 +168,9 @@ def _observed(
     demand: Demand, now: float, arrivals: float | None, each: float | None, horizon_seconds: float
 ) -> Demand:
     """With the present demand, as far as it is known."""
-    return demand.observed(now, arrivals * each, horizon_seconds) if arrivals is not None and each else demand
+    if arrivals is None or not each:
+        return demand
+    return demand.observed(now, arrivals * each, horizon_seconds, each=each)
 
 
 def _with_tick(state: ServiceState, prefill: str) -> Burstiness:
