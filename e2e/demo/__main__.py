@@ -183,17 +183,21 @@ def main() -> int:
             report = asyncio.run(up(stage, screen))
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(json.dumps(report, indent=2) + "\n")
-        _farewell(report)
+        _farewell(report, _end_command(stage))
         return 0
     except (StageError, ClusterError, Disappointed, NoCluster, ApiError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ndemo: stopped; what runs stays up (make demo-down ends it)", file=sys.stderr)
+        print(f"\ndemo: stopped; what runs stays up ({_end_command(stage)} ends it)", file=sys.stderr)
         return 130
 
 
-def _farewell(report: dict[str, Any]) -> None:
+def _end_command(stage: Stage) -> str:
+    return "make demo-down CLUSTER=current" if stage.current else "make demo-down"
+
+
+def _farewell(report: dict[str, Any], end_command: str) -> None:
     body = json.dumps(
         {"model": report["model"], "prompt": "the quick brown fox", "max_tokens": 16, "stream": True}
     )
@@ -201,7 +205,7 @@ def _farewell(report: dict[str, Any]) -> None:
         f"\nThe service is up at {report['endpoint']}\n\n"
         f"  curl -N {report['endpoint']}/completions -H 'Content-Type: application/json' -d '{body}'\n\n"
         f"Figures of this run: {Path(REPORT).relative_to(ROOT)}\n"
-        f"End it with: make demo-down"
+        f"End it with: {end_command}"
     )
 
 
