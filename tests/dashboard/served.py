@@ -23,13 +23,19 @@ class Served:
         )  # fmt: skip
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
-        self._server = uvicorn.Server(uvicorn.Config(web, log_config=None, lifespan="off", access_log=False))
+        config = uvicorn.Config(
+            web, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5
+        )
+        self._server = uvicorn.Server(config)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
         self._loop.run_until_complete(self._server.serve(sockets=[self._listener]))
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        self._loop.run_until_complete(asyncio.sleep(0))  # the transports close their sockets in the next turn
         self._loop.close()
 
     def run(self, seconds: float) -> None:
@@ -37,7 +43,7 @@ class Served:
 
     def close(self) -> None:
         if self._thread.is_alive():
-            self._server.should_exit = self._server.force_exit = True
+            self._server.should_exit = True
             self._thread.join(timeout=20)
         self._listener.close()
 
