@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tandem_api.durations import format_seconds
+from tandem_autoscaler.decide.words import rounded
 
 
 @dataclass(frozen=True)
@@ -60,5 +61,5 @@ def _value(text: str, unit: str) -> str:
         return f"{value:.1%}"
     if unit == "seconds":
         return f"{value * 1e6:.3g}us" if 0 < value < 1e-4 else format_seconds(value)
-    plain = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    plain = rounded(value, 3)
     return f"{plain}{unit}" if unit.startswith("/") else f"{plain} {unit}".strip()

@@ -3,9 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -15,17 +12,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from e2e.cluster.control_plane import free_ports
 from tandem_api import names
 from tandem_autoscaler.fleet.service import Pod, Service
 from tandem_autoscaler.main import parser
 from tandem_autoscaler.signals.exposition import parse
 from tandem_autoscaler.signals.prometheus import QUERIES, SCRAPED_AT, PrometheusSource
 from tests.autoscaler.exported import Exported
-
-PROGRAM = shutil.which("prometheus")
-needs_prometheus = pytest.mark.skipif(
-    PROGRAM is None, reason="NOT TESTED: no Prometheus here; `apt-get install prometheus` brings it"
-)
+from tests.real_prometheus import Running, needs_prometheus, started
 
 
 class Exporter:
@@ -56,13 +50,6 @@ class Exporter:
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # path -> labels as the usual set-ups give them
@@ -101,34 +88,20 @@ def prometheus(exporter: Exporter, tmp_path_factory: pytest.TempPathFactory) -> 
             f"- {{job_name: {path}, metrics_path: /{path}, honor_labels: true,"
             f" static_configs: [{{targets: ['127.0.0.1:{exporter.port}'], labels: {{{given}}}}}]}}"
         )
-    (folder / "prometheus.yml").write_text("\n".join(lines) + "\n")
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                PROGRAM or "", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log, stderr=log, cwd=folder,
-        )  # fmt: skip
-    try:
-        _wait_until_scraped(url, process, folder / "log")
-        yield url
-    finally:
-        process.terminate()
-        process.wait(20)
+    with started(folder, "\n".join(lines) + "\n") as prometheus:
+        _wait_until_scraped(prometheus)
+        yield prometheus.url
 
 
-def _wait_until_scraped(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    source = PrometheusSource(url, timeout_seconds=5)
+def _wait_until_scraped(prometheus: Running) -> None:
+    source = PrometheusSource(prometheus.url, timeout_seconds=5)
     for _ in range(200):
-        assert process.poll() is None, log.read_text()
+        prometheus.assert_alive()
         found = asyncio.run(_one(source, service("a", "chat-0", "chat-1", "chat-2"), service("b", "chat-0")))
         if all(len(s.pods) == len(svc_pods) for s, svc_pods in zip(found, ("012", "0"), strict=True)):
             return
         time.sleep(0.1)
-    raise AssertionError("Prometheus has not scraped all targets: " + log.read_text())
+    raise AssertionError("Prometheus has not scraped all targets: " + prometheus.log.read_text())
 
 
 async def _one(source: PrometheusSource, *services: Service):  # type: ignore[no-untyped-def]
@@ -266,7 +239,8 @@ async def test_eight_slow_answers_share_one_deadline() -> None:
 
 
 async def test_an_unreachable_address_is_named_and_nothing_raises() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    (port,) = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
     (found,) = await _one(PrometheusSource(url), service("a", "chat-0"))
     assert found.error is not None and url in found.error and "refused" in found.error.lower()
     assert not found.pods

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_autoscaler.decide.words import rounded
+from tandem_autoscaler.decide.words import rounded, stored
+from tandem_autoscaler.meanings import explained
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,12 @@ def test_what_is_written_is_the_value_to_its_digits(value: float, digits: int) -
     text = rounded(value, digits)
     assert "e" not in text
     assert abs(float(text.replace(",", "")) - value) <= 0.5000001 * value * 10 ** (1 - digits)
+
+
+def test_a_number_that_was_stored_is_told_with_its_meaning_and_its_unit() -> None:
+    numbers = stored({"tokensPerSecond": 9337.4, "promptTokens": 1534.0, "need": 3.0})
+    assert explained(numbers) == [
+        ("mean prompt", "1,530 tokens"),
+        ("output tokens that are asked for", "9,340/s"),
+        ("workers needed", "3 workers"),
+    ]

@@ -5,8 +5,6 @@ Every query must parse and give at least one series: a metric that does not exis
 
 import json
 import re
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +20,11 @@ from prometheus_client import generate_latest
 from tandem_worker.gate.measures import Measures, exposition
 from tandem_worker.gate.targets import TargetsFile
 from tests.autoscaler.exported import Exported
-from tests.autoscaler.test_prometheus_is_asked_once_for_all_services import free_port
 from tests.chart.chart import CHART
 from tests.chart.control_plane import NAMESPACE, SERVICE, autoscaler_registry, operator_registry
+from tests.real_prometheus import needs_prometheus, started
 
-PROGRAM = shutil.which("prometheus")
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None, reason="NOT TESTED: no Prometheus here; `apt-get install prometheus` brings it"
-)
+pytestmark = needs_prometheus
 DASHBOARDS = {
     path.stem: json.loads(path.read_text()) for path in sorted((CHART / "files/dashboards").glob("*.json"))
 }
@@ -132,27 +127,16 @@ def prometheus(targets: int, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             for job, labels in jobs.items()
         ],
     }  # fmt: skip
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    port = free_port()
-    log = folder / "log"
-    command = [
-        PROGRAM or "", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]  # fmt: skip
-    with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)
-    try:
-        found = Prometheus(f"http://127.0.0.1:{port}")
+    with started(folder, yaml.safe_dump(config)) as running:
+        found = Prometheus(running.url)
         deadline = time.monotonic() + 90
         # A rate needs two scrapes, a rule on it one more evaluation: attainment and requests of four windows, two
         # promises and two roles.
         while not (found.ready() and len(found.query('{__name__=~"role:tandem_.+"}')) == 2 * 4 * 2 * 2):
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            running.assert_alive()
+            assert time.monotonic() < deadline, running.log.read_text()
             time.sleep(0.5)
         yield found
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 def queries() -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pytest
@@ -22,12 +22,10 @@ from tandem_autoscaler.cli.replay.from_prometheus import Lengths, Minutes, from_
 from tandem_autoscaler.cli.replay.manifest import read
 from tandem_autoscaler.fleet.service import Service
 from tests.cli.manifests import chat, written
+from tests.real_prometheus import MISSING, PROGRAM, started
 
-PROGRAM, FILLER = shutil.which("prometheus"), shutil.which("promtool")
-needs_prometheus = pytest.mark.skipif(
-    PROGRAM is None or FILLER is None,
-    reason="NOT TESTED: no Prometheus here; `apt-get install prometheus` brings it",
-)
+FILLER = shutil.which("promtool")
+needs_prometheus = pytest.mark.skipif(PROGRAM is None or FILLER is None, reason=MISSING)
 PROMPTS = Lengths((100.0, 1000.0, float("inf")), (30.0, 60.0, 10.0))
 OUTPUTS = Lengths((50.0, 200.0), (1.0, 1.0))
 
@@ -148,13 +146,6 @@ def exposition(end: int) -> str:
     return "\n".join([*lines, "# EOF", ""])
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
 def end() -> int:
     return int(time.time()) // 60 * 60 - 3600
@@ -164,30 +155,18 @@ def end() -> int:
 def prometheus(end: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "seen.txt").write_text(exposition(end))
-    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
     filled = [FILLER or "", "tsdb", "create-blocks-from", "openmetrics", "seen.txt", "data"]
     subprocess.run(filled, cwd=folder, check=True, capture_output=True, timeout=60)
-    url = f"127.0.0.1:{free_port()}"
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [PROGRAM or "", "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={url}"],
-            stdout=log, stderr=log, cwd=folder,
-        )  # fmt: skip
-    try:
-        host, _, port = url.partition(":")
+    with started(folder, "scrape_configs: []\n") as running:
+        address = urlsplit(running.url)
         for _ in range(200):
-            assert process.poll() is None, (folder / "log").read_text()
+            running.assert_alive()
             with socket.socket() as probe:
-                if (
-                    probe.connect_ex((host, int(port))) == 0
-                    and "ready to receive" in (folder / "log").read_text()
-                ):
-                    break
+                there = probe.connect_ex((address.hostname, address.port)) == 0
+            if there and "ready to receive" in running.log.read_text():
+                break
             time.sleep(0.1)
-        yield f"http://{url}"
-    finally:
-        process.terminate()
-        process.wait(20)
+        yield running.url
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
+from e2e.cluster.control_plane import free_ports
 from tandem_autoscaler.dashboard.server import app
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.loop import Autoscaler
@@ -108,16 +109,11 @@ def stub(tmp_path: Path) -> Iterator[StubCluster]:
     made.close()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
-
-
 def test_the_process_serves_it_where_it_is_asked_to(stub: StubCluster, tmp_path: Path) -> None:
-    port = free_port()
+    port, own = free_ports(2)
     command = [
         sys.executable, "-m", "tandem_autoscaler", "--no-leader-election", "--tick", "0.2",
-        "--listen", f"127.0.0.1:{free_port()}", "--dashboard-port", str(port),
+        "--listen", f"127.0.0.1:{own}", "--dashboard-port", str(port),
     ]  # fmt: skip
     environment, log = {**os.environ, "KUBECONFIG": str(stub.kubeconfig(tmp_path))}, tmp_path / "log"
     with log.open("w") as written:

@@ -4,33 +4,16 @@ from typing import Any
 
 import pytest
 
-from tandem_api.inference_service import InferenceServiceSpec
-from tandem_operator.build.engine_args import engine_args
 from tandem_operator.build.images import Images
 from tandem_operator.build.router_deployment import is_told, router_args, router_deployment
 from tandem_operator.build.template_hash import template_hash
 from tandem_operator.build.worker_pod import worker_pods
 from tandem_operator.observe.spec import read_spec
 from tests.operator.fleet import Fleet, colocated, spec
+from tests.operator.rendered import args, typed, value
 
 SGLANG = {"type": "sglang"}
 OWNER = {"apiVersion": "v1", "kind": "x", "name": "x", "uid": "u"}
-
-
-def typed(wish: dict[str, Any]) -> InferenceServiceSpec:
-    read, sentence = read_spec(wish)
-    assert read is not None, sentence
-    return read
-
-
-def args(wish: dict[str, Any], role: str = "workers") -> list[str]:
-    read = typed(wish)
-    return engine_args("chat", read, read.roles[role], shutdown_timeout_seconds=300)
-
-
-def value(words: list[str], flag: str) -> str:
-    assert words.count(flag) == 1
-    return words[words.index(flag) + 1]
 
 
 def pod(wish: dict[str, Any], role: str = "workers") -> dict[str, Any]:

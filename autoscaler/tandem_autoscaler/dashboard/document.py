@@ -8,7 +8,7 @@ from tandem_api.reasons import Condition, Reason
 from tandem_autoscaler.dashboard.seen import Seen
 from tandem_autoscaler.dashboard.trail import SPAN_SECONDS, Change, Kind, Story, Trail
 from tandem_autoscaler.decide.decision import Kept, Verdict
-from tandem_autoscaler.decide.words import rounded
+from tandem_autoscaler.decide.words import stored
 from tandem_autoscaler.meanings import explained
 
 _GOOD, _BAD, _WARN, _QUIET = "good", "bad", "warn", "quiet"
@@ -56,7 +56,7 @@ def service(story: Story, now_seconds: float) -> dict[str, Any]:
             {
                 "role": role,
                 **_move(decision.current, decision.target, decision.why.value, decision.message),
-                "numbers": _numbers({name: rounded(value, 3) for name, value in decision.numbers.items()}),
+                "numbers": _numbers(stored(decision.numbers)),
             }
             for role, decision in outcome.decisions.items()
         ],

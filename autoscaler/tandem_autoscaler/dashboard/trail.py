@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tandem_autoscaler.dashboard.seen import Seen, seen
 from tandem_autoscaler.decide.decision import Decision, Kept
-from tandem_autoscaler.decide.words import rounded
+from tandem_autoscaler.decide.words import stored
 from tandem_autoscaler.fleet.observe import epoch_seconds
 from tandem_autoscaler.fleet.service import Key, Service
 from tandem_autoscaler.loop import Entry
@@ -114,10 +114,9 @@ def _kind(now: Seen) -> Kind:
 
 
 def _change(decision: Decision, at_seconds: float, kind: Kind) -> Change:
-    numbers = {name: rounded(value, 3) for name, value in decision.numbers.items()}
     return Change(
         at_seconds, decision.role, decision.current, decision.target, decision.why.value, decision.message,
-        numbers, kind,
+        stored(decision.numbers), kind,
     )  # fmt: skip
 
 

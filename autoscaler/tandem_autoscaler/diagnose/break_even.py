@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tandem_autoscaler.decide.need_decode import staffed
+from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.diagnose.chunking import candidates
 from tandem_autoscaler.model.colocated import Promise, Traffic, Worker, capacity
 from tandem_autoscaler.model.decode import DecodeModel
 from tandem_autoscaler.model.mixed_step import Chunking
 from tandem_autoscaler.model.queueing import smallest_pool
 
-# As decide sizes (decide/settings.py): a little inside the target, KV cache nearly full, 1.5 deviations of the batch.
-SAFETY, KV_FILL, FLUCTUATION = 0.95, 0.92, 1.5
+# As decide sizes: a little inside the target, KV cache nearly full, some deviations of the batch.
+_SIZED = Settings()
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _prefill(kinds: Kinds, traffic: Traffic, promise: Promise) -> int | None:
         (kinds.prefill.latency_seconds + step.base + step.of_prompt(tokens), share)
         for tokens, share in traffic.prompts
     ]
-    target = SAFETY * promise.ttft_seconds - kinds.transfer_seconds
+    target = _SIZED.safety * promise.ttft_seconds - kinds.transfer_seconds
     sizing = smallest_pool(
         traffic.arrivals,
         times,
@@ -123,8 +124,8 @@ def _decode(kinds: Kinds, traffic: Traffic, promise: Promise) -> int | None:
         context_tokens=context, base_seconds=worker.step.base, seconds_per_sequence=worker.step.per_sequence,
         seconds_per_context_token=worker.step.per_context,
     )  # fmt: skip
-    most = min(worker.max_sequences, KV_FILL * worker.kv_tokens / context)
-    limit = model.largest_batch(SAFETY * promise.tpot_seconds, most)
+    most = min(worker.max_sequences, _SIZED.kv_fill * worker.kv_tokens / context)
+    limit = model.largest_batch(_SIZED.safety * promise.tpot_seconds, most)
     if limit < 1.0 or not math.isfinite(limit):
         return None
-    return staffed(traffic.arrivals * traffic.output_tokens, model, limit, FLUCTUATION)
+    return staffed(traffic.arrivals * traffic.output_tokens, model, limit, _SIZED.fluctuation)

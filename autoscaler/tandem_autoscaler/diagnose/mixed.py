@@ -70,12 +70,7 @@ def colocated_worker(facts: Facts, plant: Plant, traffic: Traffic) -> Worker | N
     tau = base + slope * batch
     chunking = facts.chunking or Chunking()
     cap = float(chunking.threshold or chunking.budget) if chunking.enabled else math.inf
-    learnt = (
-        prefill.seconds_per_token
-        if prefill.seconds_per_token is not None
-        else prefill.prior.seconds_per_token
-    )
-    alone = prefill.base_seconds if prefill.base_seconds is not None else prefill.prior.base_seconds
+    alone, learnt = prefill.line
     per_token = max(_LEAST_SHARE * learnt, learnt - tau / cap)
     own = sum(per_token * prefill.work(tokens) * share for tokens, share in traffic.prompts)
     each = max(_LEAST_SHARE * slope, slope - own / traffic.output_tokens)

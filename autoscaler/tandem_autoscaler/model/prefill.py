@@ -58,7 +58,9 @@ class PrefillModel:
         """False until enough was measured here, or remembered."""
         return self.base_seconds is not None and (self.remembered or self.requests >= FEWEST_REQUESTS)
 
-    def _line(self) -> tuple[float, float]:
+    @property
+    def line(self) -> tuple[float, float]:
+        """(seconds, seconds per unit of work): learnt, or else the prior's."""
         if self.base_seconds is None or self.seconds_per_token is None:
             return self.prior.base_seconds, self.prior.seconds_per_token
         return self.base_seconds, self.seconds_per_token
@@ -69,7 +71,7 @@ class PrefillModel:
 
     def seconds(self, tokens: float) -> float:
         """Service time of a prompt of which `tokens` are computed here."""
-        base, slope = self._line()
+        base, slope = self.line
         return (base + slope * self.work(tokens)) * self._margin()
 
     def _margin(self) -> float:
@@ -78,7 +80,7 @@ class PrefillModel:
 
     def distribution(self, found: Lengths) -> Distribution:
         """Service times of prompts with these (already shortened) lengths."""
-        (base, slope), margin = self._line(), self._margin()
+        (base, slope), margin = self.line, self._margin()
         return [((base + slope * self.work(tokens)) * margin, share) for tokens, share in found]
 
     def sample(self, *, seconds: float | None, work: float, requests: float) -> Sample | None:
@@ -97,10 +99,10 @@ class PrefillModel:
         """With one tick's samples."""
         if not found:
             return self
-        samples = self.samples.plus(at_seconds, found, self._line(), _MOST_WEIGHT)
+        samples = self.samples.plus(at_seconds, found, self.line, _MOST_WEIGHT)
         if self.remembered and samples.weight < FEWEST_REQUESTS:
             return replace(self, samples=samples)
-        base, slope = fit(samples, at_seconds, self._line(), shape_weight=_SHAPE_WEIGHT)
+        base, slope = fit(samples, at_seconds, self.line, shape_weight=_SHAPE_WEIGHT)
         return PrefillModel(self.prior, base, slope, samples)
 
 

@@ -22,6 +22,7 @@ from tandem_api.kubernetes.cluster import INFERENCE_SERVICE, Cluster
 from tandem_api.reasons import Condition
 from tandem_autoscaler.decide.decision import Decision, Kept, Outcome, Verdict
 from tandem_autoscaler.decide.state import PROMPT_BASE, PROMPT_PER_TOKEN, STEP_BASE, STEP_PER_SEQUENCE
+from tandem_autoscaler.decide.words import stored
 from tandem_autoscaler.fleet.service import Service
 
 OWNED = (Condition.SCALING_ACTIVE, Condition.ABLE_TO_SCALE, Condition.SCALING_LIMITED, Condition.SLO_MET)
@@ -79,7 +80,7 @@ def _decision(decision: Decision, before: Any, stamp: str) -> DecisionStatus:
         reason=decision.why.value,
         message=decision.message,
         at=str(before["at"]) if same and isinstance(before, Mapping) else stamp,
-        numbers={name: f"{value:.3g}" for name, value in sorted(decision.numbers.items())},
+        numbers=stored(decision.numbers),
     )
 
 

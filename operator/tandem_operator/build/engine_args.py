@@ -29,26 +29,6 @@ def model_place(uri: str) -> ModelPlace:
     return ModelPlace(f"{MODEL_MOUNT}/{path.strip('/')}", claim=claim)
 
 
-def engine_start(
-    service: str,
-    spec: InferenceServiceSpec,
-    role: Role,
-    *,
-    shutdown_timeout_seconds: int,
-    place: Place | None = None,
-) -> Start:
-    """All that the engine's words depend on. `place` is that of a pod in its group, None for a worker of one pod."""
-    return Start(
-        service=service,
-        spec=spec,
-        role=role,
-        settings=engine_settings(spec, role),
-        model=model_place(spec.model.uri).argument,
-        shutdown_timeout_seconds=shutdown_timeout_seconds,
-        place=place,
-    )
-
-
 def engine_args(
     service: str,
     spec: InferenceServiceSpec,
@@ -57,6 +37,17 @@ def engine_args(
     shutdown_timeout_seconds: int,
     place: Place | None = None,
 ) -> list[str]:
-    """The words after the image's entry point: model, what Tandem owns, the tuning, the user's own last."""
-    start = engine_start(service, spec, role, shutdown_timeout_seconds=shutdown_timeout_seconds, place=place)
+    """The words after the image's entry point: model, what Tandem owns, the tuning, the user's own last.
+
+    `place` is that of a pod in its group, None for a worker of one pod.
+    """
+    start = Start(
+        service=service,
+        spec=spec,
+        role=role,
+        settings=engine_settings(spec, role),
+        model=model_place(spec.model.uri).argument,
+        shutdown_timeout_seconds=shutdown_timeout_seconds,
+        place=place,
+    )
     return list(merge_flags((*engine_of(spec).words(start), *start.settings.extra_args)))

@@ -7,9 +7,8 @@ from tandem_api import names
 from tandem_api.durations import parse_seconds
 from tandem_api.inference_service import InferenceServiceSpec, Role
 from tandem_api.kubernetes.cluster import POD, Manifest
-from tandem_operator.build.engine_args import MODEL_MOUNT, engine_args, engine_start, model_place
+from tandem_operator.build.engine_args import MODEL_MOUNT, engine_args, model_place
 from tandem_operator.build.engines import engine_of
-from tandem_operator.build.engines.engine import Start
 from tandem_operator.build.group import HOST_IP, Place, rank_labels
 from tandem_operator.build.images import Images
 from tandem_operator.build.node_loss import tolerate_node_loss
@@ -74,11 +73,10 @@ def _pod(
         names.LABEL_TEMPLATE_HASH: template_hash(service, spec, role),
         **(rank_labels(place) if place else {}),
     }
-    start = engine_start(service, spec, role, shutdown_timeout_seconds=0, place=place)
     annotations = {
         **(metadata.get("annotations") or {}),
         **(slo_annotations(spec) if serves else {}),
-        **engine_of(spec).annotations(start),
+        **engine_of(spec).annotations(spec, role),
     }
     if place:
         annotations[names.ANNOTATION_NODES] = str(place.nodes)
@@ -180,7 +178,7 @@ def _engine(
         "args": engine_args(
             service, spec, role, shutdown_timeout_seconds=times.engine_timeout_seconds, place=place
         ),
-        "env": _environment(engine_start(service, spec, role, shutdown_timeout_seconds=0, place=place)),
+        "env": _environment(spec, role, place),
         "ports": [{"name": names.ENGINE_PORT_NAME, "containerPort": names.ENGINE_PORT}],
         "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", times.pre_stop_script()]}}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -204,18 +202,18 @@ def _shared_memory(role: Role) -> Manifest:
     return {"medium": "Memory", **({"sizeLimit": role.shm_size} if role.shm_size else {})}
 
 
-def _environment(start: Start) -> list[Manifest]:
+def _environment(spec: InferenceServiceSpec, role: Role, place: Place | None) -> list[Manifest]:
     env: list[Manifest] = []
-    if start.place is not None:
+    if place is not None:
         env.append({"name": HOST_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
-    if start.spec.model.token_secret:
+    if spec.model.token_secret:
         env.append(
             {
                 "name": "HF_TOKEN",
-                "valueFrom": {"secretKeyRef": {"name": start.spec.model.token_secret, "key": "token"}},
+                "valueFrom": {"secretKeyRef": {"name": spec.model.token_secret, "key": "token"}},
             }
         )
-    return env + engine_of(start.spec).environment(start)
+    return env + engine_of(spec).environment(spec, role)
 
 
 def _probes(path: str, startup_timeout_seconds: float) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def engine_problem(spec: InferenceServiceSpec) -> str | None:
             _owned(spec, settings)
             or _whole_prompts(settings)
             or _parallel(spec, role, settings)
-            or _sglang(spec, role, settings)
+            or engine_of(spec).problem(spec, role, settings)
         )
         if problem:
             return f"spec.{name}: {problem}"
@@ -98,26 +98,6 @@ def _all_gpus(role: Role) -> str | None:
     gpus = max(1, role.gpus)
     remedy = f"set nodes: {asked // gpus}" if asked % gpus == 0 and asked > gpus else "make them equal"
     return f"{sizes} needs {asked} GPUs, and nodes {role.nodes} x gpus {gpus} is {role.devices}; {remedy}"
-
-
-def _sglang(spec: InferenceServiceSpec, role: Role, settings: EngineSettings) -> str | None:
-    if spec.engine.type != "sglang":
-        return None
-    if role.nodes > 1:
-        return (
-            f"nodes is {role.nodes}, and engine.type sglang runs on one node per worker; set nodes: 1 or "
-            "engine.type: vllm"
-        )
-    if settings.late_demotion:
-        return "engine.lateDemotion is for engine.type vllm; remove it"
-    if settings.chunked_prefill is not None and settings.chunked_prefill.long_prompt_threshold is not None:
-        return "SGLang has no chunkedPrefill.longPromptThreshold: set a smaller chunkedPrefill.maxBatchedTokens instead"
-    if spec.mode == "Disaggregated" and spec.router.policy == "consistent_hash":
-        return (
-            "the router of a Disaggregated SGLang service has no policy consistent_hash; choose cache_aware, "
-            "power_of_two, round_robin or random"
-        )
-    return None
 
 
 def _disagreement(spec: InferenceServiceSpec) -> str | None:

@@ -1,11 +1,11 @@
 """A bare API server, without Tandem's CRDs: here the chart brings them. Helm and the components are the real ones."""
 
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import yaml
 
 from e2e.cluster import LightCluster, binaries
 from tandem_api import names
+from tests.integration import waiting
 
 Manifest = dict[str, Any]
 CHART = Path(__file__).parents[3] / "helm" / "tandem"
@@ -24,17 +25,8 @@ CRDS = ("inferenceservices.tandem.dev", "workerpools.tandem.dev")
 SERVICES = f"/apis/{names.API_VERSION}/namespaces/default/{names.INFERENCE_SERVICES}"
 
 
-def eventually(condition: Callable[[], Any], *, seconds: float = 150.0, what: str = "") -> Any:
-    """The first truthy answer."""
-    ends = time.monotonic() + seconds
-    while True:
-        answer = condition()
-        if answer:
-            return answer
-        assert time.monotonic() < ends, (
-            f"not within {seconds:g} s: {what or condition}; last answer {answer!r}"
-        )
-        time.sleep(0.2)
+# A chart's pods are processes that start, read and elect.
+eventually = functools.partial(waiting.eventually, seconds=150.0)
 
 
 @dataclass

@@ -8,7 +8,6 @@ adapter listens on the machine's own.
 import base64
 import shutil
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,9 @@ import yaml
 from e2e.cluster import LightCluster, binaries, pki, processes
 from e2e.cluster.control_plane import free_ports
 from tests.integration.conftest import Kubectl
-from tests.integration.operator.conftest import Place, eventually, operator, place, start_operator
+from tests.integration.operator.conftest import Place, operator, place, start_operator
+from tests.integration.waiting import eventually
+from tests.real_prometheus import MISSING, PROGRAM, started
 
 __all__ = ["operator", "place", "start_operator"]  # fixtures that these tests take too
 
@@ -168,9 +169,8 @@ class Load:
 
 @pytest.fixture
 def load(place: Place, tmp_path: Path) -> Iterator[Load]:
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("NOT TESTED: no Prometheus here; `apt-get install prometheus` brings it")
+    if PROGRAM is None:
+        pytest.skip(MISSING)
     made = Load(place.namespace)
 
     class Handler(BaseHTTPRequestHandler):
@@ -192,23 +192,12 @@ def load(place: Place, tmp_path: Path) -> Iterator[Load]:
         "global": {"scrape_interval": "500ms"},
         "scrape_configs": [{"job_name": "workers", "static_configs": targets}],
     }
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(settings))
-    (port,) = free_ports(1)
-    made.prometheus = f"http://127.0.0.1:{port}"
-    with (tmp_path / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                program, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log, stderr=log, cwd=tmp_path,
-        )  # fmt: skip
     try:
-        eventually(lambda: _scraped(made.prometheus), what="Prometheus has scraped the workers")
-        yield made
+        with started(tmp_path, yaml.safe_dump(settings)) as running:
+            made.prometheus = running.url
+            eventually(lambda: _scraped(running.url), what="Prometheus has scraped the workers")
+            yield made
     finally:
-        process.terminate()
-        process.wait(20)
         server.shutdown()
         server.server_close()
 

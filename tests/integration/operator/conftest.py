@@ -10,7 +10,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,22 +19,11 @@ import pytest
 
 from e2e.cluster import LightCluster
 from tandem_api import names
+from tests.integration.waiting import eventually
 
 Manifest = dict[str, Any]
 _serial = itertools.count(1)
 SERVICES = f"/apis/{names.API_VERSION}"
-
-
-def eventually(condition: Callable[[], Any], *, seconds: float = 30.0, what: str = "") -> Any:
-    """The first truthy answer; fails with the last answer after so many seconds."""
-    ends = time.monotonic() + seconds
-    while True:
-        answer = condition()
-        if answer:
-            return answer
-        if time.monotonic() > ends:
-            raise AssertionError(f"not within {seconds:g} s: {what or condition}; last answer {answer!r}")
-        time.sleep(0.05)
 
 
 class Engine:

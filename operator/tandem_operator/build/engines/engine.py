@@ -47,14 +47,17 @@ class Engine(Protocol):
     def words(self, start: Start) -> list[str]:
         """The command line, as the engine's own flags."""
 
-    def environment(self, start: Start) -> list[Manifest]:
+    def environment(self, spec: InferenceServiceSpec, role: Role) -> list[Manifest]:
         """Variables beside those that every engine gets."""
 
-    def annotations(self, start: Start) -> dict[str, str]:
+    def annotations(self, spec: InferenceServiceSpec, role: Role) -> dict[str, str]:
         """Of the pod, for whoever must find the engine's other ports."""
 
     def phase(self, spec: InferenceServiceSpec, role: Role) -> str | None:
         """What a running engine cannot change: its role, where it is started for one. Part of the template hash."""
+
+    def problem(self, spec: InferenceServiceSpec, role: Role, settings: EngineSettings) -> str | None:
+        """What it has not, of what this role asks for, as one sentence; None: it has all."""
 
     def owned(self) -> Sequence[str]:
         """Flags that `words` renders, beside those of `OWNED_FLAGS`."""

@@ -69,24 +69,45 @@ class SGLang:
             ]  # fmt: skip
         return words
 
-    def environment(self, start: Start) -> list[Manifest]:
-        if not start.disaggregated:
+    def environment(self, spec: InferenceServiceSpec, role: Role) -> list[Manifest]:
+        if spec.mode != "Disaggregated":
             return []
         # What it tells its peer to connect to (`sglang/srt/utils/network.py`); unset, it guesses by the default route.
         env: list[Manifest] = [
             {"name": "SGLANG_HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
         ]
-        if start.role.gpus == 0:
+        if role.gpus == 0:
             env.append({"name": "UCX_TLS", "value": "tcp"})
         return env
 
-    def annotations(self, start: Start) -> dict[str, str]:
-        if start.disaggregated and start.spec.role_name(start.role) == names.PREFILL:
+    def annotations(self, spec: InferenceServiceSpec, role: Role) -> dict[str, str]:
+        if self.phase(spec, role) == names.PREFILL:
             return {BOOTSTRAP_ANNOTATION: str(BOOTSTRAP_PORT)}
         return {}
 
     def phase(self, spec: InferenceServiceSpec, role: Role) -> str | None:
         return spec.role_name(role) if spec.mode == "Disaggregated" else None
+
+    def problem(self, spec: InferenceServiceSpec, role: Role, settings: EngineSettings) -> str | None:
+        if role.nodes > 1:
+            return (
+                f"nodes is {role.nodes}, and engine.type sglang runs on one node per worker; set nodes: 1 or "
+                "engine.type: vllm"
+            )
+        if settings.late_demotion:
+            return "engine.lateDemotion is for engine.type vllm; remove it"
+        chunked = settings.chunked_prefill
+        if chunked is not None and chunked.long_prompt_threshold is not None:
+            return (
+                "SGLang has no chunkedPrefill.longPromptThreshold: "
+                "set a smaller chunkedPrefill.maxBatchedTokens instead"
+            )
+        if spec.mode == "Disaggregated" and spec.router.policy == "consistent_hash":
+            return (
+                "the router of a Disaggregated SGLang service has no policy consistent_hash; choose cache_aware, "
+                "power_of_two, round_robin or random"
+            )
+        return None
 
     def owned(self) -> Sequence[str]:
         return SGLANG_OWNED_FLAGS

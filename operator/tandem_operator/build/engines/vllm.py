@@ -50,22 +50,25 @@ class VLLM:
             words += ["--kv-transfer-config", kv_transfer_config(start.role)]
         return words
 
-    def environment(self, start: Start) -> list[Manifest]:
-        if not start.disaggregated:
+    def environment(self, spec: InferenceServiceSpec, role: Role) -> list[Manifest]:
+        if spec.mode != "Disaggregated":
             return []
         env: list[Manifest] = [
             # Never localhost: the peer on another node must reach it (field case E6).
             {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": str(names.NIXL_SIDE_CHANNEL_PORT)},
         ]
-        if start.role.gpus == 0:
+        if role.gpus == 0:
             env.append({"name": "UCX_TLS", "value": "tcp"})
         return env
 
-    def annotations(self, start: Start) -> dict[str, str]:
+    def annotations(self, spec: InferenceServiceSpec, role: Role) -> dict[str, str]:
         return {}
 
     def phase(self, spec: InferenceServiceSpec, role: Role) -> str | None:
+        return None
+
+    def problem(self, spec: InferenceServiceSpec, role: Role, settings: EngineSettings) -> str | None:
         return None
 
     def owned(self) -> Sequence[str]:
