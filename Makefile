@@ -33,17 +33,11 @@ demo: $(READY) ## the main job on this machine: cluster, real engines, load, bot
 demo-down: $(READY) ## end what `make demo` left running
 	$(BIN)/python -m e2e.demo down --cluster $(CLUSTER)
 
-# A real Prometheus for the tests of its adapter; they skip, loudly, where it cannot be installed.
-prometheus:
-	@command -v prometheus >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get -qq update; \
-	  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends prometheus >/dev/null; }; } \
-	  || echo "prometheus is not installed: the tests of the Prometheus adapter will be skipped" >&2
-
-# A real browser for the tests of the dashboard; they skip, loudly, where it cannot be installed.
-chromium:
-	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get -qq update; \
-	  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; }; } \
-	  || echo "chromium is not installed: the tests of the dashboard will be skipped" >&2
+# A real Prometheus and a real browser, for the tests that need them; they skip, loudly, where these cannot be installed.
+prometheus chromium:
+	@command -v $@ >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get -qq update; \
+	  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $@ >/dev/null; }; } \
+	  || echo "$@ is not installed: the tests that need it will be skipped" >&2
 
 test: $(READY) prometheus chromium ## unit, property and integration tests on a real etcd and kube-apiserver (no nodes)
 	$(BIN)/python -m e2e.cluster binaries etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok helm
@@ -102,7 +96,7 @@ check: $(READY) ## format, lint, types, import contracts, generated files, docum
 	$(BIN)/python -m tandem_api.reference --check docs/reference.md --examples examples/reference/*.yaml
 	$(BIN)/python -m helm.dashboards --check
 	for part in operator autoscaler; do $(BIN)/python -m tandem_$$part.permissions --check helm/tandem/files/rbac/$$part.yaml; done
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(MAKE) --no-print-directory docs
 	$(BIN)/python -m e2e.cluster binaries helm
 	$$($(BIN)/python -c 'from e2e.cluster import binaries; print(binaries.ensure(["helm"])["helm"])') lint --strict --quiet helm/tandem
 

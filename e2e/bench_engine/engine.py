@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+
+from e2e.cluster.control_plane import free_ports
 
 _START_TIMEOUT_SECONDS = 600.0
 _STOP_TIMEOUT_SECONDS = 20.0
@@ -73,7 +74,7 @@ def pair(python: Path, model: Path, folder: Path, flags: Sequence[str], *, apart
             stack.enter_context(
                 _engine(
                     python, model, folder / f"engine{number}.log", flags, mine,
-                    kv_port=_free_port() if apart else None,
+                    kv_port=free_ports(1)[0] if apart else None,
                 )
             )
             for number, mine in enumerate((cores[:half], cores[half:] or cores[:half]))
@@ -90,7 +91,7 @@ def pair(python: Path, model: Path, folder: Path, flags: Sequence[str], *, apart
 def _engine(
     python: Path, model: Path, log: Path, flags: Sequence[str], cores: Sequence[int], *, kv_port: int | None = None
 ) -> AbstractContextManager[Process]:  # fmt: skip
-    port = _free_port()
+    port = free_ports(1)[0]
     command = [
         "taskset", "--cpu-list", ",".join(map(str, cores)),
         str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", "served",
@@ -110,10 +111,10 @@ def _engine(
 
 
 def _router(urls: Sequence[str], log: Path, *, apart: bool) -> AbstractContextManager[Process]:
-    port = _free_port()
+    port = free_ports(1)[0]
     command = [
         str(Path(sys.executable).parent / "vllm-router"), "--host", "127.0.0.1", "--port", str(port),
-        "--prometheus-port", str(_free_port()), "--policy", "power_of_two",
+        "--prometheus-port", str(free_ports(1)[0]), "--policy", "power_of_two",
     ]  # fmt: skip
     if apart:
         prefill, decode = urls
@@ -147,10 +148,3 @@ def _started(command: Sequence[str], environment: dict[str, str], url: str, log:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

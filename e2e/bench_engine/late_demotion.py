@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import os
 import random
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import httpx
 
 from e2e.bench_engine.environment import engine_python, tiny_model
 from e2e.bench_engine.rows import merge, percentile
+from e2e.cluster.control_plane import free_ports
 from e2e.cluster.errors import ClusterError
 from e2e.load import Answer, ask, prompt
 
@@ -87,9 +87,7 @@ class Worker:
     """A worker process on loopback; `ready` waits until it serves."""
 
     def __init__(self, command: Sequence[str], podinfo: Path, folder: Path, *, late_demotion: bool) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        (port,) = free_ports(1)
         words = [*command, "--host", "127.0.0.1", "--port", str(port), "--served-model-name", MODEL_NAME]
         if late_demotion:
             words.append("--late-demotion")

@@ -3,7 +3,7 @@
 Only panel types and fields of Grafana's own core since version 9 are used (schema 36).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -34,7 +34,6 @@ class Panel:
     stacked: bool = False
     # Series whose legend matches are drawn as dashed steps: targets and limits.
     dashed: str = ""
-    options: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def _panel(panel: Panel, number: int, x: int, y: int) -> Json:
         "gridPos": {"x": x, "y": y, "w": panel.width, "h": panel.height},
         "targets": [_target(index, query, panel.kind) for index, query in enumerate(panel.queries)],
         "fieldConfig": _field_config(panel),
-        "options": {**_OPTIONS[panel.kind], **panel.options},
+        "options": _OPTIONS[panel.kind],
         # A table shows labels; the time of the reading is noise.
         **(
             {"transformations": [{"id": "organize", "options": {"excludeByName": {"Time": True}}}]}

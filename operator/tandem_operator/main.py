@@ -151,12 +151,8 @@ async def _work(
     schema = SchemaWatch(server)
     await schema.look()
     await _list_at_first(server, world, arguments)
-
-    def look_at_all() -> None:
-        for key in world.services():
-            queue.add(key)
-
-    look_at_all()
+    for key in world.services():
+        queue.add(key)
     stop_informers = asyncio.Event()
     limits = httpx.Limits(max_connections=64, max_keepalive_connections=32)
     # Pods are reached directly: a proxy of the environment has no business between.
@@ -186,11 +182,9 @@ async def _work(
                     changed,
                     namespace=arguments.namespace,
                     interval_seconds=arguments.resync_seconds,
+                    first=schema.look,
                 ),
                 name="resync",
-            ),
-            asyncio.create_task(
-                schema.keep_looking(look_at_all, interval_seconds=arguments.resync_seconds), name="schema"
             ),
             asyncio.create_task(_measure(world, queue, metrics), name="metrics"),
         ]

@@ -91,8 +91,8 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 class Prometheus:
-    def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, trust_env=False, timeout=10)
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
 
     def ready(self) -> bool:
         try:
@@ -127,8 +127,11 @@ def prometheus(targets: int, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             for job, labels in jobs.items()
         ],
     }  # fmt: skip
-    with started(folder, yaml.safe_dump(config)) as running:
-        found = Prometheus(running.url)
+    with (
+        started(folder, yaml.safe_dump(config)) as running,
+        httpx.Client(base_url=running.url, trust_env=False, timeout=10) as http,
+    ):
+        found = Prometheus(http)
         deadline = time.monotonic() + 90
         # A rate needs two scrapes, a rule on it one more evaluation: attainment and requests of four windows, two
         # promises and two roles.

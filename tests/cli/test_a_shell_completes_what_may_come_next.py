@@ -39,7 +39,7 @@ def test_flags_that_were_not_given_yet() -> None:
 def test_values_of_flags() -> None:
     assert words("status", "-o", "") == ["table", "json", "yaml"]
     assert words("status", "--output=j") == ["--output=json"]
-    assert words("size", "--gpu", "H10") == ["H100"] or "H100" in words("size", "--gpu", "H10")
+    assert "H100" in words("size", "--gpu", "H10")
     assert words("size", "--quantization", "a") == ["awq"]
     assert "azure-conv-2023" in words("replay", "--trace", "azure")
     assert words("replay", "--policies", "tandem,hp") == ["tandem,hpa"]

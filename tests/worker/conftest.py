@@ -22,18 +22,18 @@ from tests.worker.loopback import (
     ScriptedEngine,
     Worker,
     eventually,
-    free_port,
-    wait_until_healthy,
     worker_environment,
+    workers_on_loopback,
 )
 
 
 @pytest.fixture
 def gate_directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory for control sockets, short enough for a socket's path."""
-    folder = Path(tempfile.mkdtemp(prefix="tandem-"))
+    """A directory for control sockets, short enough for a socket's path. A gate's SIGTERM goes with the test."""
+    folder, before = Path(tempfile.mkdtemp(prefix="tandem-")), signal.getsignal(signal.SIGTERM)
     monkeypatch.setenv("TANDEM_GATE_DIRECTORY", str(folder))
     yield folder / f"tandem-gate-{os.getuid()}"
+    signal.signal(signal.SIGTERM, before)
     shutil.rmtree(folder)
 
 
@@ -49,7 +49,6 @@ def podinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def gated(gate_directory: Path) -> AsyncIterator[Callable[..., Awaitable[GatedServer]]]:
     """Start scripted engines behind gates; they stop with the test."""
     running: list[tuple[uvicorn.Server, asyncio.Task[None], httpx.AsyncClient]] = []
-    before = signal.getsignal(signal.SIGTERM)
 
     async def start(admission: Admission | None = None) -> GatedServer:
         engine = ScriptedEngine()
@@ -69,41 +68,17 @@ async def gated(gate_directory: Path) -> AsyncIterator[Callable[..., Awaitable[G
         await client.aclose()
         server.should_exit = True
         await task
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
 def simulated(gate_directory: Path) -> Iterator[Callable[..., Worker]]:
     """Start simulated workers: flags as on the command line, environment as keywords."""
-    workers: list[Worker] = []
+    with workers_on_loopback() as started:
 
-    def start(*flags: str, profile: str = "h100-llama-8b", **environment: str) -> Worker:
-        port = free_port()
-        command = [
-            sys.executable,
-            "-m",
-            "tandem_worker",
-            "served",
-            "--simulate",
-            profile,
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-            *flags,
-        ]
-        process = subprocess.Popen(
-            command, env=worker_environment(**environment), stderr=subprocess.PIPE, text=True
-        )
-        worker = Worker(process, port)
-        workers.append(worker)
-        wait_until_healthy(worker)
-        return worker
+        def start(*flags: str, profile: str = "h100-llama-8b", **environment: str) -> Worker:
+            return started("served", "--simulate", profile, *flags, **environment)
 
-    yield start
-    for worker in workers:
-        worker.process.kill()
-        worker.process.communicate()
+        yield start
 
 
 @pytest.fixture

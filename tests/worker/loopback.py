@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -168,6 +169,29 @@ class Worker:
 def worker_environment(**extra: str) -> dict[str, str]:
     roots = os.pathsep.join(str(REPOSITORY / root) for root in ("worker_image", "crds"))
     return {**os.environ, "PYTHONPATH": roots, **extra}
+
+
+@contextmanager
+def workers_on_loopback() -> Iterator[Callable[..., Worker]]:
+    """Start `tandem-worker` processes: words of the command line, environment as keywords. They end together."""
+    workers: list[Worker] = []
+
+    def start(*words: str, **environment: str) -> Worker:
+        port = free_port()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tandem_worker", *words, "--host", "127.0.0.1", "--port", str(port)],
+            env=worker_environment(**environment), stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        workers.append(worker := Worker(process, port))
+        wait_until_healthy(worker)
+        return worker
+
+    try:
+        yield start
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.process.communicate()
 
 
 def wait_until_healthy(worker: Worker, timeout_seconds: float = 60) -> None:

@@ -1,5 +1,6 @@
 """`tandem-worker --engine sglang`: SGLang's flags, its readiness, and how it takes SIGTERM with its first request."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -20,7 +21,11 @@ from tandem_worker.launch import PROMPTS_ELSEWHERE, gate_environment, sglang_com
 from tandem_worker.model_files import ModelFiles
 from tandem_worker.preflight import check
 from tandem_worker.sglang_flags import as_vllm, disaggregation
-from tests.worker.loopback import Worker, free_port, wait_until_healthy, worker_environment
+from tests.worker.loopback import (
+    Worker,
+    free_port,
+    workers_on_loopback,
+)
 from tests.worker.test_preflight_refuses_what_cannot_fit import GPU_24, LLAMA_8B
 
 
@@ -171,25 +176,13 @@ def test_one_who_passes_the_signal_on_to_us_makes_no_circle():
 @pytest.fixture
 def sglang(gate_directory):
     """Start simulated SGLang workers by SGLang's own flags."""
-    workers: list[Worker] = []
+    with workers_on_loopback() as started:
 
-    def start(*words: str, profile: str = "cpu-tiny", **environment: str) -> Worker:
-        port = free_port()
-        command = [
-            sys.executable, "-m", "tandem_worker", "--engine=sglang", "--model-path", "org/m", "--served-model-name",
-            "m", "--simulate", profile, "--host", "127.0.0.1", "--port", str(port), *words,
-        ]  # fmt: skip
-        process = subprocess.Popen(
-            command, env=worker_environment(**environment), stderr=subprocess.PIPE, text=True
-        )
-        workers.append(worker := Worker(process, port))
-        wait_until_healthy(worker)
-        return worker
+        def start(*words: str, profile: str = "cpu-tiny", **environment: str) -> Worker:
+            named = ("--engine=sglang", "--model-path", "org/m", "--served-model-name", "m")
+            return started(*named, "--simulate", profile, *words, **environment)
 
-    yield start
-    for worker in workers:
-        worker.process.kill()
-        worker.process.communicate()
+        yield start
 
 
 def test_it_answers_as_sglang_and_tells_the_gates_measures_with_the_engines(sglang):
@@ -283,8 +276,8 @@ def test_the_two_legs_meet_in_either_order_and_the_prefiller_is_freed(sglang, tm
 
 
 @pytest.mark.skipif(
-    subprocess.run([sys.executable, "-c", "import sglang_router"], capture_output=True).returncode != 0,
-    reason="sglang-router is not installed (pip install --no-deps sglang-router==0.3.2)",
+    importlib.util.find_spec("sglang_router") is None,
+    reason="sglang-router is not installed (pip install sglang-router==0.3.2)",
 )
 def test_the_real_router_hands_over_between_two_simulated_workers(sglang, tmp_path_factory):
     port, router_port = free_port(), free_port()

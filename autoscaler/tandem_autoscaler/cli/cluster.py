@@ -162,8 +162,10 @@ def _paths(named: str | None) -> list[str]:
 
 
 def _check_context(name: str | None) -> None:
+    if name is None:
+        return
     known = contexts(None)
-    if name is not None and known and name not in known:
+    if known and name not in known:
         near = meant(name, known) or f"; there are {', '.join(known[:8])}"
         raise Mistake(f"--context {name}: the kubeconfig has no such context{near}")
 

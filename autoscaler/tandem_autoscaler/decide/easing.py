@@ -7,10 +7,7 @@ quarter of an hour while nearly nothing is missed, and is back within a minute o
 Nothing of it is remembered over a restart: a new process is cautious until it has seen for itself.
 """
 
-from tandem_autoscaler.decide.attainment import burn
-from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.decide.state import ServiceState
-from tandem_autoscaler.fleet.service import Service, Targets, prefill_role
+from tandem_autoscaler.fleet.service import Service, prefill_role
 
 # From cautious to bold, and back.
 EASING_SECONDS, RETURN_SECONDS = 900.0, 60.0
@@ -23,7 +20,10 @@ CONFIRM_SHARE = 0.5
 
 
 def eased(ease: float, burning: float | None, seconds: float) -> float:
-    """Between 0 (cautious) and 1 (bold), `seconds` later. Where nothing is known of misses, nothing changes."""
+    """Between 0 (cautious) and 1 (bold), `seconds` later. Where nothing is known of misses, nothing changes.
+
+    `burning`: what prefill misses over five minutes, as a part of the allowance (`reactive.prefill_burn`).
+    """
     if burning is None or seconds <= 0:
         return ease
     if burning < QUIET_BURN:
@@ -54,18 +54,3 @@ def confirm_seconds(service: Service, role: str) -> float:
     """
     bold = may_ease(service) and role == prefill_role(service)
     return service.confirm_seconds * (CONFIRM_SHARE if bold else 1.0)
-
-
-def burning_slowly(
-    state: ServiceState, service: Service, targets: Targets, own_seconds: float, infeasible_share: float,
-    settings: Settings,
-) -> float | None:  # fmt: skip
-    """What prefill misses over five minutes, as a part of the allowance; None while too little was measured.
-
-    `own_seconds` is prefill's part of the TTFT target; prompts that are late on an idle worker are not its fault.
-    """
-    found = burn(
-        state.history, prefill_role(service), ("gate_ttft", "ttft"), own_seconds, targets.allowance,
-        settings.long_window_seconds, certain=False,
-    )  # fmt: skip
-    return None if found is None else max(0.0, found - infeasible_share / targets.allowance)

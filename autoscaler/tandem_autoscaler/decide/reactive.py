@@ -165,18 +165,24 @@ def burns(
     At 1 or more nothing shrinks. `infeasible_share`: prompts that take longer than the target alone are no misses of
     the pool's, and must not hold it for ever.
     """
-    share = decode_share(state, service, targets, settings)
-    found = [
-        burn(
-            state.history, prefill_role(service), ("gate_ttft", "ttft"), targets.ttft_seconds - share,
-            targets.allowance, settings.window_seconds, certain=False,
-        ),
+    found = (
+        prefill_burn(state, service, targets, settings, infeasible_share, settings.window_seconds),
         burn(
             state.history, decode_role(service), ("gate_tpot", "tpot", "inter_token"), targets.tpot_seconds,
             targets.allowance, settings.window_seconds, certain=False,
         ),
-    ]  # fmt: skip
-    if found[0] is not None:
-        found[0] -= infeasible_share / targets.allowance
-    known = [value for value in found if value is not None]
-    return max(known) if known else None
+    )  # fmt: skip
+    return max((value for value in found if value is not None), default=None)
+
+
+def prefill_burn(
+    state: ServiceState, service: Service, targets: Targets, settings: Settings, infeasible_share: float,
+    window_seconds: float,
+) -> float | None:  # fmt: skip
+    """What prefill misses of its part of the TTFT target, as a part of the allowance; None while it is not known."""
+    own_seconds = targets.ttft_seconds - decode_share(state, service, targets, settings)
+    found = burn(
+        state.history, prefill_role(service), ("gate_ttft", "ttft"), own_seconds, targets.allowance, window_seconds,
+        certain=False,
+    )  # fmt: skip
+    return None if found is None else found - infeasible_share / targets.allowance

@@ -12,14 +12,14 @@ from tandem_api.reasons import Condition
 from tandem_autoscaler.decide import budget as gpu_budget
 from tandem_autoscaler.decide.attainment import of_users
 from tandem_autoscaler.decide.decision import Decision, Outcome, Quality, Verdict, Why
-from tandem_autoscaler.decide.easing import burning_slowly, confirm_seconds, eased, may_ease
+from tandem_autoscaler.decide.easing import confirm_seconds, eased, may_ease
 from tandem_autoscaler.decide.flip import with_flip
 from tandem_autoscaler.decide.gate import Conditions, Gated, gate, remember
 from tandem_autoscaler.decide.learning import learn
 from tandem_autoscaler.decide.load import Load, measure
-from tandem_autoscaler.decide.need_prefill import cold_start_seconds, decode_share
+from tandem_autoscaler.decide.need_prefill import cold_start_seconds
 from tandem_autoscaler.decide.quality import RoleCount, count, quality
-from tandem_autoscaler.decide.reactive import burns, decode_is_full
+from tandem_autoscaler.decide.reactive import burns, decode_is_full, prefill_burn
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import COLD_START, RoleMemory, ServiceState, changed
 from tandem_autoscaler.decide.verdicts import not_sizing, scaling_active, scaling_limited, slo_met
@@ -84,8 +84,8 @@ def decide(
     sighted = _sighted(history, service, counts, settings)
     ease = state.memory(prefill_role(service)).ease if may_ease(service) else 0.0
     if may_ease(service):
-        own = targets.ttft_seconds - decode_share(state, service, targets, settings)
-        ease = eased(ease, burning_slowly(state, service, targets, own, hopeless, settings), since)
+        slowly = prefill_burn(state, service, targets, settings, hopeless, settings.long_window_seconds)
+        ease = eased(ease, slowly, since)
     decisions: dict[str, Decision] = {}
     memories: dict[str, RoleMemory] = {}
     for role, pool in service.pools.items():
@@ -103,15 +103,18 @@ def decide(
         gated = gate(wish.workers, pool, counts[role], memory, at, settings)
         numbers = {**wish.numbers, COLD_START: cold}
         decisions[role] = _decision(role, pool, wish, gated, numbers)
-        memories[role] = changed(memory, ease=ease if role == prefill_role(service) else 0.0)
+        memories[role] = memory
     decisions = with_flip(decisions, service, wished, counts, sighted=fresh)
     decisions = _from_zero(decisions, service, load)
     decisions = _together(decisions, service)
     decisions, over_budget = _within_budget(decisions, service)
     noted = {
-        role: changed(memories[role], current=decision.current, target=decision.target)
+        role: changed(
+            memories[role], current=decision.current, target=decision.target,
+            ease=ease if role == prefill_role(service) else 0.0,
+        )
         for role, decision in decisions.items()
-    }
+    }  # fmt: skip
     state = changed(state, active_at_seconds=active_at, roles={**state.roles, **noted})
     wanted = {role: wish.workers for role, wish in wished.items()}
     conditions: dict[str, Verdict] = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tandem_autoscaler.decide.need_decode import staffed
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.diagnose.chunking import candidates
-from tandem_autoscaler.model.colocated import Promise, Traffic, Worker, capacity
+from tandem_autoscaler.model.colocated import Promise, Traffic, Worker, capacity, predict
 from tandem_autoscaler.model.decode import DecodeModel
 from tandem_autoscaler.model.mixed_step import Chunking
 from tandem_autoscaler.model.queueing import smallest_pool
@@ -68,27 +68,45 @@ def compare(kinds: Kinds, traffic: Traffic, promise: Promise) -> Compared:
     """Both modes at their best for this traffic."""
     together, chunking = _colocated(kinds, traffic, promise)
     prefill, decode = _prefill(kinds, traffic, promise), _decode(kinds, traffic, promise)
-    apart = (
-        None
-        if prefill is None or decode is None
-        else prefill * kinds.prefill_gpus + decode * kinds.decode_gpus
-    )
+    apart = _apart(kinds, prefill, decode)
     return Compared(together, chunking, apart, prefill, decode)
 
 
 def even_tpot(kinds: Kinds, traffic: Traffic, promise: Promise) -> float | None:
     """The TPOT target in seconds below which Disaggregated needs fewer GPUs; None: at no target from 1 ms to 1 s."""
+    prefill = _prefill(kinds, traffic, promise)
 
     def apart_is_better(seconds: float) -> bool:
-        return compare(kinds, traffic, replace(promise, tpot_seconds=seconds)).better == "Disaggregated"
+        at = replace(promise, tpot_seconds=seconds)
+        apart = _apart(kinds, prefill, _decode(kinds, traffic, at))
+        return apart is not None and not _together_on(apart, kinds, traffic, at)
 
     return _last(apart_is_better, kinds.decode.step.base, 1.0)
+
+
+def _together_on(gpus: int, kinds: Kinds, traffic: Traffic, promise: Promise) -> bool:
+    """Do so many GPUs keep both promises Colocated, with any chunks?
+
+    One prediction for each tells, where the fewest (`_colocated`) take a search for each.
+    """
+    workers = gpus // kinds.colocated_gpus
+    if workers < 1:
+        return False
+    of_one = replace(traffic, arrivals=traffic.arrivals / workers)
+    return any(predict(kinds.colocated, of_one, promise, one).keeps(promise) for one in candidates())
 
 
 def _last(holds: Callable[[float], bool], low: float, high: float) -> float | None:
     """The largest of 24 values between (evenly by ratio) at which it holds; None of none."""
     values = [low * (high / low) ** (i / 23.0) for i in range(24)]
     return next((value for value in reversed(values) if holds(value)), None)
+
+
+def _apart(kinds: Kinds, prefill: int | None, decode: int | None) -> int | None:
+    """GPUs of so many workers of each role; None where one of them cannot keep its promise."""
+    if prefill is None or decode is None:
+        return None
+    return prefill * kinds.prefill_gpus + decode * kinds.decode_gpus
 
 
 def _colocated(kinds: Kinds, traffic: Traffic, promise: Promise) -> tuple[int | None, Chunking | None]:

@@ -25,6 +25,7 @@ from tandem_autoscaler.simulator.fleet import Fleet, FleetSettings
 from tandem_autoscaler.simulator.hardware import Hardware
 from tandem_autoscaler.simulator.run import result
 from tandem_autoscaler.simulator.trace import Trace
+from tandem_autoscaler.simulator.traces.lengths import log_normal
 
 PROMPTS = (250, 1_000, 4_000, 16_000)  # tokens in the mean
 SHARES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.995)  # prompt tokens of all tokens
@@ -66,7 +67,9 @@ def traffic(prompt: int, output: int, rate: float, *, requests: int = _REQUESTS,
     """Poisson arrivals."""
     random = np.random.default_rng(seed)
     arrival = np.cumsum(random.exponential(1.0 / rate, requests))
-    prompts, outputs = (_lengths(random, mean, requests) for mean in (prompt, output))
+    prompts, outputs = (
+        log_normal(random, requests, mean=mean, cv=_SPREAD, most=math.inf) for mean in (prompt, output)
+    )
     return Trace("even", arrival, prompts, outputs, float(arrival[-1]) + 1.0, 0.1 * float(arrival[-1]))
 
 
@@ -106,11 +109,6 @@ def _percent(gain: float | None) -> str:
     if gain is None:
         return "neither"
     return "only apart" if math.isinf(gain) else f"{100 * gain:+.0f} %"
-
-
-def _lengths(random: np.random.Generator, mean: int, count: int) -> np.ndarray:
-    variance = np.log1p(_SPREAD**2)
-    return np.maximum(1.0, np.rint(random.lognormal(np.log(mean) - variance / 2, np.sqrt(variance), count)))
 
 
 def _kept_together(trace: Trace, workers: Sequence[Hardware], promise: Promise, chunking: Chunking) -> float:

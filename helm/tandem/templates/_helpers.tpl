@@ -52,9 +52,9 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if $root.Capabilities.APIVersions.Has (printf "%s/%s" (index . 1) (index . 2)) }}yes{{ end -}}
 {{- end -}}
 
-{{- /* What the pods of the control plane have in common: call with (list . "operator"). */ -}}
+{{- /* What the pods of the control plane have in common: call with the root. */ -}}
 {{- define "tandem.pod" -}}
-{{- $root := index . 0 -}}
+{{- $root := . -}}
 {{- with concat $root.Values.global.imagePullSecrets $root.Values.imagePullSecrets | uniq }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -106,7 +106,7 @@ spec:
       {{- end }}
     spec:
       serviceAccountName: {{ include "tandem.account" (list $root $component) }}
-      {{- include "tandem.pod" (list $root $component) | nindent 6 }}
+      {{- include "tandem.pod" $root | nindent 6 }}
       {{- with $root.Values.topologySpreadConstraints }}
       topologySpreadConstraints:
         {{- range . }}

@@ -6,7 +6,7 @@ later ones find what a silent watch has missed (field case D11).
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from tandem_api.kubernetes.cluster import ApiError, Cluster, Missing, Rejected
 from tandem_operator.watch.kinds import OPTIONAL, WATCHED
@@ -62,10 +62,16 @@ async def keep_in_step(
     *,
     namespace: str | None,
     interval_seconds: float,
+    first: Callable[[], Awaitable[object]] | None = None,
 ) -> None:
-    """List everything each interval, for ever; every service gets a look, also when nothing seems new."""
+    """List everything each interval, for ever; every service gets a look, also when nothing seems new.
+
+    `first` is awaited before each list: what is not listed and those looks need as well.
+    """
     while True:
         await asyncio.sleep(interval_seconds)
+        if first is not None:
+            await first()
         try:
             await list_everything(cluster, world, namespace=namespace)
         except ApiError as error:

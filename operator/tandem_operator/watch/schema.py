@@ -7,9 +7,8 @@ looks at start and at each resync, says what is missing, leaves those fields out
 The schema is read where every client may read it, from the published OpenAPI document: no right to CRDs is needed.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from tandem_api import names
@@ -81,10 +80,3 @@ class SchemaWatch:
         elif changed:
             _log.info("the cluster's CRDs are up to date now")
         return changed
-
-    async def keep_looking(self, changed: Callable[[], None], *, interval_seconds: float) -> None:
-        """For ever; `changed` is called when something is new."""
-        while True:
-            await asyncio.sleep(interval_seconds)
-            if await self.look():
-                changed()

@@ -109,6 +109,10 @@ class Place:
     def items(self, plural: str, group: str = "") -> list[Manifest]:
         return self.cluster.api.get(self.path(plural, group=group))["items"]
 
+    def told(self, reason: str) -> list[str]:
+        """What the events of this reason say. An event follows its deed: wait for it (`eventually`)."""
+        return [event["message"] for event in self.items("events") if event["reason"] == reason]
+
     def workers(
         self, service: str, *, role: str | None = None, serving: bool | None = None
     ) -> list[Manifest]:

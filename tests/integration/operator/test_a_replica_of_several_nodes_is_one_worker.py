@@ -81,8 +81,10 @@ def test_a_lost_rank_replaces_the_whole_group(place: Place, operator: Operator) 
         return len(now) == 2 and before.isdisjoint(now)
 
     eventually(replaced, seconds=60, what="two new pods")
-    events = [event["message"] for event in place.items("events")]
-    assert any("chat-0-r1 is gone" in message for message in events), events
+    eventually(
+        lambda: any("chat-0-r1 is gone" in event["message"] for event in place.items("events")),
+        what="an event that names the lost rank",
+    )
 
 
 def test_a_rank_that_is_missing_before_the_engine_serves_is_made_again(

@@ -64,10 +64,7 @@ def test_a_container_that_cannot_run(
     assert words in condition["message"]
     assert place.reason("chat") == reason
     assert len(place.workers("chat")) == 1
-    events = eventually(
-        lambda: [e for e in place.items("events", "events.k8s.io/v1") if e["reason"] == "WorkerFailing"]
-    )
-    assert words in events[0]["note"]
+    assert words in eventually(lambda: place.told("WorkerFailing"))[0]
 
     place.run(pod)
     eventually(lambda: place.reason("chat", "WorkersReady") == "AllReady")
@@ -157,7 +154,7 @@ def test_somebody_elses_object_is_left_as_it_is(place: Place, operator: Operator
     eventually(
         lambda: place.service("chat")["status"]["url"] == f"http://chat-router.{place.namespace}.svc/v1"
     )
-    assert any(event["reason"] == "NameConflict" for event in place.items("events", "events.k8s.io/v1"))
+    eventually(lambda: place.told("NameConflict"))
 
 
 def test_a_pod_name_that_is_taken_is_passed_over(place: Place, operator: Operator) -> None:

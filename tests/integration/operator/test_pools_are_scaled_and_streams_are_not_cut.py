@@ -115,7 +115,7 @@ def test_a_worker_changes_its_role_within_seconds_once_it_is_idle(place: Place, 
     place.engines[leaving].running = 0.0
     eventually(lambda: len(place.workers("chat", role="decode", serving=True)) == 2, seconds=5)
     assert {pod["metadata"]["uid"] for pod in place.workers("chat")} == before
-    told = [item["message"] for item in place.items("events") if item["reason"] == "RoleFlipped"]
+    told = eventually(lambda: place.told("RoleFlipped"))
     assert told == [f"{leaving} becomes a decode worker: decode 1 -> 2, and prefill has one too many"]
 
 
@@ -165,8 +165,4 @@ def test_a_worker_that_still_drains_is_taken_back_before_one_is_created(
     assert not [key for key in returned["metadata"].get("annotations", {}) if "drain" in key]
     pods = [write for write in operator.writes_since(mark) if write.resource == "pods"]
     assert [(write.verb, write.name) for write in pods] == [("patch", leaving)]
-    assert [
-        event["note"]
-        for event in place.items("events", group="events.k8s.io/v1")
-        if event["reason"] == "WorkerUndrained"
-    ] == [f"{leaving} comes back to the router: workers 1 -> 2"]
+    assert place.told("WorkerUndrained") == [f"{leaving} comes back to the router: workers 1 -> 2"]

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -22,27 +23,29 @@ Legs = tuple[RealFleet, SimulatedWorker, list[SimulatedWorker]]
 LEASE_SECONDS = Settings().kv_lease_seconds
 
 
-def started(folder: Path) -> Legs:
+@contextmanager
+def started(folder: Path) -> Iterator[Legs]:
     fleet = RealFleet(folder)
-    prefill, decode = fleet.worker("prefill"), [fleet.worker("decode") for _ in range(2)]
-    fleet.start_router(prefill=[prefill], decode=decode)
-    return fleet, prefill, decode
+    try:
+        prefill, decode = fleet.worker("prefill"), [fleet.worker("decode") for _ in range(2)]
+        fleet.start_router(prefill=[prefill], decode=decode)
+        yield fleet, prefill, decode
+    finally:
+        fleet.stop()
 
 
 @pytest.fixture(scope="module")
 def legs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Legs]:
     """For tests that leave all as it was."""
-    found = started(tmp_path_factory.mktemp("legs"))
-    yield found
-    found[0].stop()
+    with started(tmp_path_factory.mktemp("legs")) as found:
+        yield found
 
 
 @pytest.fixture
 def own_legs(tmp_path: Path) -> Iterator[Legs]:
     """For tests that end workers."""
-    found = started(tmp_path)
-    yield found
-    found[0].stop()
+    with started(tmp_path) as found:
+        yield found
 
 
 def held_kv(worker: SimulatedWorker) -> float:
