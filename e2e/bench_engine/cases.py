@@ -16,6 +16,7 @@ from e2e.bench_engine.traffic import SHORT_TOKENS, Ask, agents, at_once, short_a
 Start = Callable[[Path, Path, Path, Sequence[str]], AbstractContextManager[str]]
 UNCHUNKED = ("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(engine.MOST_TOKENS))
 NO_CACHE = ("--no-enable-prefix-caching",)
+_FIRST = 3  # long prompts alone, before what is measured
 
 
 @dataclass(frozen=True)
@@ -116,20 +117,26 @@ def run(group: Group, python: Path, model: Path) -> Iterator[Row]:
 def _measure(
     python: Path, url: str, model: Path, group: Group, long_seconds: float
 ) -> tuple[Measured, float | None]:
-    """(what was measured, seconds of a long prompt alone). Two long prompts are sent before, and are not counted.
+    """(what was measured, seconds of a long prompt alone). Some long prompts are sent before, and are not counted.
 
-    The first requests of an engine are slower; the second of the two tells whether the machine is still as fast as it
-    was when the traffic was paced.
+    The first requests of an engine are slower, and one may meet a pause of the machine: the quickest of them tells
+    whether the machine is still as fast as it was when the traffic was paced.
     """
-    first = at_once(2, prompt_tokens=group.long_tokens, output_tokens=2, seed=98)
-    first = [first[0], replace(first[1], at_seconds=2.5 * long_seconds)]
-    later = 5.0 * long_seconds  # both are through by then
+    apart = 2.5 * long_seconds  # each is through before the next
+    first = [
+        replace(ask, at_seconds=apart * number)
+        for number, ask in enumerate(
+            at_once(_FIRST, prompt_tokens=group.long_tokens, output_tokens=2, seed=98)
+        )
+    ]
+    later = apart * _FIRST
     sent = [*first, *(replace(ask, at_seconds=ask.at_seconds + later) for ask in group.asks(long_seconds))]
     measured = send(python, url, model, sent)
-    answers = measured.answers[len(first) :]
+    answers = measured.answers[_FIRST:]
     seconds = max(measured.seconds - later, 1e-9)
     counted = Measured(answers, seconds, sum(one.output_tokens for one in answers) / seconds)
-    return counted, measured.answers[1].ttft_seconds
+    alone = [one.ttft_seconds for one in measured.answers[:_FIRST] if one.ttft_seconds is not None]
+    return counted, min(alone, default=None)
 
 
 def _row(group: Group, case: Case, measured: Measured) -> Row:

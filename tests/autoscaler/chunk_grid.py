@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from tandem_autoscaler.diagnose.chunking import Tuned, candidates, tune
+from tandem_autoscaler.diagnose.chunking import Grid, Tuned, tune
 from tandem_autoscaler.model.colocated import Promise, Traffic, Worker, capacity
 from tandem_autoscaler.model.mixed_step import Chunking, MixedStep
 from tandem_autoscaler.model.prompt_lengths import Lengths
@@ -136,7 +136,7 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|---|---|")
     for name, kind in KINDS.items():
-        grid = {one: kind.simulated_capacity(one) for one in {DEFAULT, *candidates()}}
+        grid = {one: kind.simulated_capacity(one) for one in {DEFAULT, *Grid().settings()}}
         best = max(grid, key=lambda one: grid[one])
         pick = kind.tuned(10.0).best.chunking
         print(

@@ -10,6 +10,7 @@ from tandem_api.inference_service import InferenceServiceSpec
 from tandem_api.sizing.spec import worker_specs
 from tandem_autoscaler.cli.diagnose.apply import patch
 from tandem_autoscaler.diagnose.break_even import Kinds, compare, even_tpot
+from tandem_autoscaler.diagnose.chunking import Grid
 from tandem_autoscaler.diagnose.diagnosis import diagnose
 from tandem_autoscaler.diagnose.facts import Facts, look
 from tandem_autoscaler.diagnose.fixes import Kind as FixKind
@@ -180,6 +181,18 @@ def test_a_strict_tpot_with_long_prompts_wants_them_apart_and_a_loose_one_togeth
     assert even is not None and 0.012 <= even < 0.2
     assert compare(kinds(), traffic, replace(strict, tpot_seconds=even)).better == "Disaggregated"
     assert compare(kinds(), traffic, replace(strict, tpot_seconds=1.5 * even)).better == "Colocated"
+
+
+def test_the_colocated_side_is_rated_with_chunks_that_the_pool_can_have() -> None:
+    traffic, promise = KINDS["3 % of 16,000 tokens"].traffic(20.0), KINDS["3 % of 16,000 tokens"].promise
+    free = compare(kinds(), traffic, promise)
+    without = compare(replace(kinds(), chunks=Grid(thresholds=False)), traffic, promise)
+    large = compare(replace(kinds(), chunks=Grid(least=8192)), traffic, promise)
+    assert free.chunking is not None and free.chunking.threshold and free.chunking.budget < 8192
+    assert without.chunking is not None and not without.chunking.threshold
+    assert large.chunking is not None and large.chunking.budget >= 8192
+    assert free.colocated is not None and without.colocated is not None and large.colocated is not None
+    assert free.colocated < without.colocated and free.colocated <= large.colocated
 
 
 def test_a_little_traffic_is_served_by_one_worker_and_not_by_two() -> None:

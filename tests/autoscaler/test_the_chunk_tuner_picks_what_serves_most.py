@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_autoscaler.diagnose.chunking import candidates, tune
+from tandem_autoscaler.diagnose.chunking import Grid, tune
 from tandem_autoscaler.model.colocated import Promise, Traffic, capacity, predict
 from tandem_autoscaler.model.mixed_step import Chunking
 from tests.autoscaler.chunk_grid import DEFAULT, KINDS
@@ -25,7 +25,7 @@ def test_the_pick_serves_nearly_what_the_best_of_the_grid_serves(name: str) -> N
     assert serves >= 1.2 * kind.simulated_capacity(DEFAULT, (3,))
     # All of the grid at the rate that would show the pick to be too bad: none keeps both promises.
     too_much = serves / (1.0 - NEAR_THE_BEST)
-    late = {one: kind.late(too_much, one, seed=3) for one in candidates()}
+    late = {one: kind.late(too_much, one, seed=3) for one in Grid().settings()}
     assert min(late.values()) > 0.8 * kind.promise.allowance, min(late, key=lambda one: late[one])
     assert pick.capacity == pytest.approx(serves, rel=NEAR_THE_TRUTH)
 
@@ -59,9 +59,9 @@ def test_a_promise_that_no_setting_keeps_is_told_and_not_chased() -> None:
 
 
 def test_budgets_hold_one_token_of_each_sequence_and_are_no_larger_than_prompts_can_use() -> None:
-    assert all(one.budget >= 1000 for one in candidates(least=1000))
-    assert max(one.budget for one in candidates(longest=4096)) < 2 * 4096
-    assert all(one.threshold == 0 or 32 <= one.threshold < one.budget for one in candidates())
+    assert all(one.budget >= 1000 for one in Grid(least=1000).settings())
+    assert max(one.budget for one in Grid(longest=4096).settings()) < 2 * 4096
+    assert all(one.threshold == 0 or 32 <= one.threshold < one.budget for one in Grid().settings())
 
 
 def test_the_model_knows_what_a_worker_cannot_do() -> None:
@@ -87,7 +87,7 @@ def test_time_per_token_and_batch_are_what_the_simulator_has() -> None:
 lengths = st.lists(st.integers(16, 12_000), min_size=1, max_size=4, unique=True).map(
     lambda found: tuple((float(tokens), 1.0 / len(found)) for tokens in sorted(found))
 )
-chunkings = st.sampled_from(list(candidates()))
+chunkings = st.sampled_from(list(Grid().settings()))
 
 
 @settings(max_examples=60, deadline=None)
@@ -132,5 +132,5 @@ def test_the_present_setting_is_rated_like_the_others_and_may_be_one_that_is_not
 
 def test_an_engine_without_thresholds_is_offered_none() -> None:
     kind = LONG_AMONG_SHORT
-    tuned = tune(kind.model, kind.traffic(20.0), kind.promise, DEFAULT, 5, thresholds=False)
+    tuned = tune(kind.model, kind.traffic(20.0), kind.promise, DEFAULT, 5, Grid(thresholds=False))
     assert tuned.best.chunking.threshold == 0

@@ -93,6 +93,16 @@ def test_the_history_holds_the_last_five_changes_newest_first() -> None:
     assert history == [(8, 9), (7, 8), (6, 7), (5, 6), (4, 5)]
 
 
+@pytest.mark.parametrize(
+    "foreign", [{"role": "prefill"}, {"role": 3, "when": "then"}, "prefill 1 -> 2", None]
+)
+def test_an_entry_of_another_version_is_left_out_and_holds_up_nothing(foreign: object) -> None:
+    live = written(outcome(1, 2))
+    live["autoscaling"]["history"].append(foreign)
+    history = written(outcome(2, 3), live, AT + timedelta(minutes=1))["autoscaling"]["history"]
+    assert [(item["from"], item["to"]) for item in history] == [(2, 3), (1, 2)]
+
+
 def test_a_standing_recommendation_is_one_entry() -> None:
     live: dict[str, Any] = {}
     for minute in range(5):

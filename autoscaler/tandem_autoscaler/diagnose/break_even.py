@@ -8,11 +8,11 @@ whole workers, and the KV cache crosses the network. Workers have queues of thei
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tandem_autoscaler.decide.need_decode import staffed
 from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.diagnose.chunking import candidates
+from tandem_autoscaler.diagnose.chunking import Grid
 from tandem_autoscaler.model.colocated import Promise, Traffic, Worker, capacity, predict
 from tandem_autoscaler.model.decode import DecodeModel
 from tandem_autoscaler.model.mixed_step import Chunking
@@ -24,7 +24,10 @@ _SIZED = Settings()
 
 @dataclass(frozen=True)
 class Kinds:
-    """The workers. `transfer_seconds`: KV cache of one prompt, from prefill to decode, and the first step there."""
+    """The workers. `transfer_seconds`: KV cache of one prompt, from prefill to decode, and the first step there.
+
+    `chunks`: what a colocated worker may be set to.
+    """
 
     colocated: Worker
     colocated_gpus: int
@@ -33,6 +36,7 @@ class Kinds:
     decode: Worker
     decode_gpus: int
     transfer_seconds: float = 0.05
+    chunks: Grid = field(default_factory=Grid)
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,9 @@ def _together_on(gpus: int, kinds: Kinds, traffic: Traffic, promise: Promise) ->
     if workers < 1:
         return False
     of_one = replace(traffic, arrivals=traffic.arrivals / workers)
-    return any(predict(kinds.colocated, of_one, promise, one).keeps(promise) for one in candidates())
+    return any(
+        predict(kinds.colocated, of_one, promise, one).keeps(promise) for one in kinds.chunks.settings()
+    )
 
 
 def _last(holds: Callable[[float], bool], low: float, high: float) -> float | None:
@@ -110,7 +116,7 @@ def _apart(kinds: Kinds, prefill: int | None, decode: int | None) -> int | None:
 
 
 def _colocated(kinds: Kinds, traffic: Traffic, promise: Promise) -> tuple[int | None, Chunking | None]:
-    rated = {one: capacity(kinds.colocated, traffic, promise, one) for one in candidates()}
+    rated = {one: capacity(kinds.colocated, traffic, promise, one) for one in kinds.chunks.settings()}
     best = max(rated, key=lambda one: rated[one])
     if rated[best] <= 0.0:
         return None, None

@@ -52,15 +52,37 @@ class Tuned:
         return saved >= max(1.0, WORTH_WORKERS * self.now.workers) or (saved >= 0 and better)
 
 
-def tune(
-    worker: Worker, traffic: Traffic, promise: Promise, now: Chunking, workers: int, *, longest: int | None = None,
-    least: int = 0, thresholds: bool = True,
-) -> Tuned:  # fmt: skip
-    """The best of the grid beside the present setting, for the traffic of a pool with `workers` ready ones.
+@dataclass(frozen=True)
+class Grid:
+    """What a pool's chunks may be set to.
 
     `longest`: engine.maxModelLen; prompts need no larger budget than that. `least`: engine.maxSequences; vLLM refuses a
     budget that does not hold one token of each. `thresholds`: has the engine such a thing (SGLang has not)?
     """
+
+    longest: int | None = None
+    least: int = 0
+    thresholds: bool = True
+
+    def settings(self) -> Iterator[Chunking]:
+        """vLLM's default budget first: of equals the first is taken."""
+        for budget in sorted(BUDGETS, key=lambda tokens: tokens != DEFAULT_BUDGET):
+            if budget < self.least or self._needless(budget):
+                continue
+            yield Chunking(budget)
+            for part in SHARES if self.thresholds else ():
+                if budget // part >= _LEAST_THRESHOLD:
+                    yield Chunking(budget, budget // part)
+
+    def _needless(self, budget: int) -> bool:
+        longest = self.longest
+        return longest is not None and budget >= 2 * longest and budget > max(self.least, BUDGETS[0])
+
+
+def tune(
+    worker: Worker, traffic: Traffic, promise: Promise, now: Chunking, workers: int, grid: Grid = Grid()
+) -> Tuned:
+    """The best of the grid beside the present setting, for the traffic of a pool with `workers` ready ones."""
     # Dealt to many, bursts thin out (as in queueing.py).
     scv = 1.0 + (traffic.arrival_scv - 1.0) / workers
     of_one = replace(traffic, arrivals=traffic.arrivals / workers, arrival_scv=scv)
@@ -71,22 +93,8 @@ def tune(
         return Tuning(chunking, found, enough, predict(worker, of_one, promise, chunking))
 
     present = rated(now)
-    grid = (one for one in candidates(longest=longest, least=least) if thresholds or not one.threshold)
-    others = (one for one in grid if one != now)
+    others = (one for one in grid.settings() if one != now)
     return Tuned(present, min([present, *map(rated, others)], key=lambda one: _rank(one, present)))
-
-
-def candidates(*, longest: int | None = None, least: int = 0) -> Iterator[Chunking]:
-    """The grid, vLLM's default budget first: of equals the first is taken."""
-    for budget in sorted(BUDGETS, key=lambda tokens: tokens != DEFAULT_BUDGET):
-        if budget < least or (
-            longest is not None and budget >= 2 * longest and budget > max(least, BUDGETS[0])
-        ):
-            continue
-        yield Chunking(budget)
-        for part in SHARES:
-            if budget // part >= _LEAST_THRESHOLD:
-                yield Chunking(budget, budget // part)
 
 
 def _rank(one: Tuning, present: Tuning) -> tuple[float, ...]:

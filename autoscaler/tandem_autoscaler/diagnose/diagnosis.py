@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tandem_autoscaler.diagnose import mixed
 from tandem_autoscaler.diagnose.bottleneck import Bottleneck, find
 from tandem_autoscaler.diagnose.break_even import Compared, Kinds, compare, even_tpot
-from tandem_autoscaler.diagnose.chunking import Tuned, tune
+from tandem_autoscaler.diagnose.chunking import Grid, Tuned, tune
 from tandem_autoscaler.diagnose.facts import Facts
 from tandem_autoscaler.diagnose.fixes import Fix, fixes
 from tandem_autoscaler.diagnose.plant import Plant, plant_of
@@ -38,7 +38,7 @@ class Modes:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """`predicted`: share of requests in time as things are, by the same models that predict each fix's.
+    """`predicted`: share of requests in time as things are, of a Colocated pool by the model of its mixed steps.
 
     `tuned`: of a Colocated pool. `modes` and `tuned` are None while the traffic or the workers' times are not known.
     """
@@ -76,11 +76,14 @@ def _tuned(facts: Facts, plant: Plant) -> Tuned | None:
     worker = mixed.colocated_worker(facts, plant, traffic)
     if worker is None:
         return None
-    pool = facts.service.pools[prefill_role(facts.service)]
-    return tune(
-        worker, traffic, mixed.promise_of(facts), facts.chunking or Chunking(), ready,
-        longest=facts.longest, least=pool.max_sequences or 0, thresholds=facts.thresholds,
-    )  # fmt: skip
+    now = facts.chunking or Chunking()
+    return tune(worker, traffic, mixed.promise_of(facts), now, ready, _grid(facts))
+
+
+def _grid(facts: Facts) -> Grid:
+    """Of the workers that serve, or would serve, both phases: those that hold the answers."""
+    pool = facts.service.pools[decode_role(facts.service)]
+    return Grid(facts.longest, pool.max_sequences or 0, facts.thresholds)
 
 
 def _modes(facts: Facts, plant: Plant) -> Modes | None:
@@ -100,7 +103,7 @@ def _modes(facts: Facts, plant: Plant) -> Modes | None:
             return None
         prefill = decode = together = worker
     gpus = [service.pools[role(service)].gpus for role in (prefill_role, decode_role)]
-    kinds = Kinds(together, gpus[1], prefill, gpus[0], decode, gpus[1])
+    kinds = Kinds(together, gpus[1], prefill, gpus[0], decode, gpus[1], chunks=_grid(facts))
     promise = mixed.promise_of(facts)
     now = "Disaggregated" if service.disaggregated else "Colocated"
     return Modes(now, compare(kinds, traffic, promise), even_tpot(kinds, traffic, promise))

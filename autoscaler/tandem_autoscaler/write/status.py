@@ -6,8 +6,11 @@ something new: numbers move all the time, so a number counts as changed when it 
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
+
+from pydantic import ValidationError
 
 from tandem_api import names
 from tandem_api.durations import format_seconds
@@ -44,7 +47,7 @@ def status_of(
     roles = {
         role: _decision(d, before.get("roles", {}).get(role), stamp) for role, d in outcome.decisions.items()
     }
-    history = [DecisionStatus.model_validate(item) for item in before.get("history", [])]
+    history = _readable(before.get("history"))
     for role, decision in outcome.decisions.items():
         if decision.changes and _is_news(before.get("roles", {}).get(role), decision):
             history.insert(0, roles[role])
@@ -64,6 +67,15 @@ def status_of(
             percentile=round(service.targets.quantile * 100),
         ).to_wire()
     return status
+
+
+def _readable(items: Any) -> list[DecisionStatus]:
+    """What another version wrote and this one cannot read is left out: it must not keep today's from being written."""
+    found = []
+    for item in items if isinstance(items, list) else ():
+        with suppress(ValidationError):
+            found.append(DecisionStatus.model_validate(item))
+    return found
 
 
 def _decision(decision: Decision, before: Any, stamp: str) -> DecisionStatus:

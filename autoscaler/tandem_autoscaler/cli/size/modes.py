@@ -11,6 +11,7 @@ from tandem_autoscaler.cli.manifest import Manifest
 from tandem_autoscaler.cli.mistake import Mistake
 from tandem_autoscaler.cli.size.question import Question
 from tandem_autoscaler.diagnose.break_even import Kinds, compare, even_tpot
+from tandem_autoscaler.diagnose.chunking import Grid
 from tandem_autoscaler.diagnose.diagnosis import Modes
 from tandem_autoscaler.diagnose.machine import Machine
 from tandem_autoscaler.diagnose.mixed import worker_by_data_sheet
@@ -62,9 +63,13 @@ def modes(questions: Sequence[Question], plan: Planned, manifest: Manifest | Non
         raise Mistake("--rate needs --prompt and --answer: the mean tokens of each")
     promise = _promise(plan, manifest)
     machines = [_machine(question) for question in (questions[0], questions[-1])]
-    slots = float(questions[-1].demand.max_sequences)
-    prefill, decode = (worker_by_data_sheet(machine, slots) for machine in machines)
-    kinds = Kinds(decode, machines[1].gpus, prefill, machines[0].gpus, decode, machines[1].gpus)
+    demand = questions[-1].demand
+    prefill, decode = (worker_by_data_sheet(machine, float(demand.max_sequences)) for machine in machines)
+    thresholds = manifest is None or manifest.spec.engine.type == "vllm"
+    chunks = Grid(demand.context, demand.max_sequences, thresholds)
+    kinds = Kinds(
+        decode, machines[1].gpus, prefill, machines[0].gpus, decode, machines[1].gpus, chunks=chunks
+    )
     traffic = Traffic(plan.rate, log_normal(plan.prompt), float(plan.answer))
     now = "Colocated" if manifest is None else manifest.spec.mode
     return Modes(now, compare(kinds, traffic, promise), even_tpot(kinds, traffic, promise))
