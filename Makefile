@@ -40,7 +40,7 @@ prometheus chromium:
 	  || echo "$@ is not installed: the tests that need it will be skipped" >&2
 
 test: $(READY) prometheus chromium ## unit, property and integration tests on a real etcd and kube-apiserver (no nodes)
-	$(BIN)/python -m e2e.cluster binaries etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok helm
+	$(BIN)/python -m e2e.cluster binaries etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok helm helm4
 	# A file stays with one process, and each process has an API server of its own.
 	$(BIN)/python -m pytest tests -m "not engine and not keda" -n auto --maxprocesses 4 --dist loadfile
 
@@ -49,13 +49,13 @@ test-deep: $(READY) ## every property, those of the lifecycle and the autoscaler
 	TANDEM_DEEP=1 $(BIN)/python -m pytest --timeout 0 -m "not engine and not integration" \
 	  $$(grep -rlE 'hypothesis|tests.autoscaler.strategies' --include='test_*.py' tests | sort)
 
-e2e: $(READY) ## real nodes, real engines
+e2e: $(READY) prometheus ## real nodes, real engines
 	# Before pytest, whose time limits are for the scenarios: on a new machine this takes a quarter of an hour.
 	test "$(CLUSTER)" = current || { $(BIN)/python -m e2e.cluster up && $(BIN)/python -m e2e.images load; }
 	CLUSTER=$(CLUSTER) $(BIN)/python -m pytest e2e/scenarios $(E2E_ARGS)
 
-# Not in `make test` or `make e2e`: KEDA's 3,700 packages take a quarter of an hour to compile.
-test-keda: $(READY) ## a real KEDA ScaledObject owns a WorkerPool, on a real API server
+# Not in `make test` or `make e2e`: KEDA's 3,700 packages take ten minutes of two cores to compile.
+test-keda: $(READY) prometheus ## a real KEDA ScaledObject owns a WorkerPool, on a real API server
 	$(BIN)/python -m e2e.cluster binaries keda-operator keda-adapter
 	$(BIN)/python -m pytest tests/integration/keda
 
@@ -97,8 +97,9 @@ check: $(READY) ## format, lint, types, import contracts, generated files, docum
 	$(BIN)/python -m helm.dashboards --check
 	for part in operator autoscaler; do $(BIN)/python -m tandem_$$part.permissions --check helm/tandem/files/rbac/$$part.yaml; done
 	$(MAKE) --no-print-directory docs
-	$(BIN)/python -m e2e.cluster binaries helm
-	$$($(BIN)/python -c 'from e2e.cluster import binaries; print(binaries.ensure(["helm"])["helm"])') lint --strict --quiet helm/tandem
+	$(BIN)/python -m e2e.cluster binaries helm helm4
+	for helm in helm helm4; do \
+	  "$$($(BIN)/python -c 'from e2e.cluster import binaries; print(binaries.on_path())')/$$helm" lint --strict --quiet helm/tandem; done
 
 clean: ## remove what the commands made in the tree (caches outside it stay)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

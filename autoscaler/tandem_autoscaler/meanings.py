@@ -25,6 +25,7 @@ MEANINGS: Final = {
     "arrivalScv": Meaning("burstiness of the arrivals (1: random)", ""),
     "predictedViolation": Meaning("late prompts that the model predicts", "share"),
     "allowedViolation": Meaning("late prompts that are allowed", "share"),
+    "requestsPerWorker": Meaning("requests that one worker serves with both promises kept", "/s"),
     "tokensPerSecond": Meaning("output tokens that are asked for", "/s"),
     "outputTokens": Meaning("mean answer", "tokens"),
     "tokensPerSecondAhead": Meaning("output tokens to be ready for when a new worker serves", "/s"),

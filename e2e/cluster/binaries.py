@@ -20,6 +20,7 @@ from e2e.cluster.progress import step
 GO_FOLDER = Path(__file__).parent / "go"
 KUBERNETES_VERSION = "v1.34.4"
 HELM_VERSION = "v3.19.0"
+HELM4_VERSION = "v4.3.2"
 KEDA_MODULE = "github.com/kedacore/keda/v2"
 
 _VERSION_FLAGS = " ".join(
@@ -75,6 +76,12 @@ MODULES = (
         },
         ldflags=f"-s -w -X helm.sh/helm/v3/internal/version.version={HELM_VERSION}",
     ),
+    # The chart is tested with both: many have only one of them.
+    GoModule(
+        "helm4",
+        {"helm4": "helm.sh/helm/v4/cmd/helm"},
+        ldflags=f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM4_VERSION}",
+    ),
     GoModule("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
     GoModule("pause", {"pause": "./"}),
     # Its clients of every cloud make this the dearest build: ten minutes of two cores. Only what needs it asks for it.
@@ -93,7 +100,7 @@ def _go() -> str:
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go", "/usr/lib/go/bin/go"):
         if candidate and Path(candidate).exists():
             return candidate
-    raise ClusterError("Go is needed to build the cluster's programs: install Go 1.25 or newer (golang)")
+    raise ClusterError("Go is needed to build the cluster's programs: install Go 1.26 or newer (golang)")
 
 
 def _module_of(name: str) -> GoModule:

@@ -14,8 +14,9 @@ from tandem_autoscaler.diagnose.chunking import Grid
 from tandem_autoscaler.diagnose.diagnosis import diagnose
 from tandem_autoscaler.diagnose.facts import Facts, look
 from tandem_autoscaler.diagnose.fixes import Kind as FixKind
-from tandem_autoscaler.diagnose.mixed import chunking_of, colocated_worker, same_hardware, traffic_of
+from tandem_autoscaler.diagnose.mixed import colocated_worker, same_hardware, traffic_of
 from tandem_autoscaler.diagnose.plant import plant_of
+from tandem_autoscaler.fleet.chunks import chunking_of
 from tandem_autoscaler.fleet.service import Targets
 from tandem_autoscaler.model.colocated import Promise, Traffic
 from tandem_autoscaler.model.decode import DecodeModel
@@ -62,6 +63,7 @@ def facts_of(kind: Kind, rate: float, workers: int, chunking: Chunking = DEFAULT
     running = points[-1][0] * workers
     return replace(
         facts,
+        step=None,  # an engine that counts no steps; the others' are learnt in colocated_pool.py
         prefill=PrefillModel(PrefillPrior(curvature=curvature), float(base), float(slope), remembered=True),
         decode=decode.at_context(context), lengths=kind.prompts, output_tokens=kind.output,
         load=replace(facts.load, arrivals=rate, arrival_scv=1.0, decode_running=running, decode_kv=None),

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -218,24 +219,33 @@ def test_all_queries_together_have_less_time_than_a_tick() -> None:
 async def test_eight_slow_answers_share_one_deadline() -> None:
     """Each comes within the deadline, all together do not: it is for all of them."""
 
+    open_connections: list[asyncio.StreamWriter] = []
+
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while await reader.readline():
-            while (await reader.readline()).strip():
-                pass
-            await asyncio.sleep(0.3)
-            body = b'{"status": "success", "data": {"result": ["0", "1000000000"]}}'
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            await writer.drain()
-        writer.close()
+        open_connections.append(writer)
+        with suppress(ConnectionError):
+            while await reader.readline():
+                while (await reader.readline()).strip():
+                    pass
+                await asyncio.sleep(0.3)
+                body = b'{"status": "success", "data": {"result": ["0", "1000000000"]}}'
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                await writer.drain()
 
     server = await asyncio.start_server(slow, "127.0.0.1", 0)
     source = PrometheusSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_seconds=0.8)
     begun = time.monotonic()
     (found,) = await _one(source, service("a", "chat-0"))
     assert time.monotonic() - begun < 2.0
-    assert found.error is not None and "did not answer within 0.8s" in found.error
+    # Which of the two clocks, of all or of the one under way, strikes first is chance.
+    assert found.error is not None
+    assert "did not answer within 0.8s" in found.error or "timed out" in found.error
     await source.close()
     server.close()
+    for writer in open_connections:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 async def test_an_unreachable_address_is_named_and_nothing_raises() -> None:

@@ -19,21 +19,22 @@ GRAFANA_DASHBOARD = "grafana.integreatly.org/v1beta1/GrafanaDashboard"
 ALL_KINDS = (POD_MONITOR, PROMETHEUS_RULE, GRAFANA_DASHBOARD)
 
 
-def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    program = str(binaries.ensure(["helm"])["helm"])
-    return subprocess.run(
-        [program, *arguments], input=stdin, capture_output=True, text=True, timeout=60
-    )  # fmt: skip
+def helm(
+    *arguments: str, stdin: str | None = None, program: str = "helm"
+) -> subprocess.CompletedProcess[str]:
+    """Helm 3, or 4 (`program="helm4"`)."""
+    path = str(binaries.ensure([program])[program])
+    return subprocess.run([path, *arguments], input=stdin, capture_output=True, text=True, timeout=60)
 
 
 def template(
-    values: Manifest | None = None, *, kinds: tuple[str, ...] = ()
+    values: Manifest | None = None, *, kinds: tuple[str, ...] = (), program: str = "helm"
 ) -> subprocess.CompletedProcess[str]:
     """`helm template` of release `tandem` in namespace `system`."""
     versions = [part for kind in kinds for part in ("--api-versions", kind)]
     return helm(
         "template", "tandem", str(CHART), "-n", "system", "--kube-version", "1.34.0", *versions, "-f", "-",
-        stdin=yaml.safe_dump(values or {}),
+        stdin=yaml.safe_dump(values or {}), program=program,
     )  # fmt: skip
 
 

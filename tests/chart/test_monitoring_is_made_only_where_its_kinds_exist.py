@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from e2e.scenarios.pod_monitors import scrape_config
 from tandem_api import names
 from tandem_api.inference_service import InferenceServiceSpec
 from tandem_operator.build.images import Images
@@ -21,6 +22,7 @@ from tests.chart.chart import (
     of_kind,
     rendered,
 )
+from tests.docs.pages import blocks
 
 DASHBOARDS: dict[str, Any] = {"monitoring": {"dashboards": {"enabled": True}}}
 
@@ -80,6 +82,34 @@ def test_the_control_plane_s_own_namespace_label_is_honoured() -> None:
         assert component in monitor["selector"]["matchExpressions"][0]["values"]
         ports = [port["name"] for port in template["spec"]["containers"][0]["ports"]]
         assert monitor["podMetricsEndpoints"][0]["port"] in ports
+
+
+def test_the_page_s_jobs_scrape_the_same_ports_under_the_same_labels() -> None:
+    """docs/metrics.md, for those without the Prometheus Operator; `make e2e` runs what the PodMonitors come to."""
+    (page,) = (block for block in blocks("yaml") if "scrape_configs:" in block.text)
+    jobs = {job["job_name"]: job for job in yaml.safe_load(page.text)["scrape_configs"]}
+    monitors = of_kind(rendered(kinds=(POD_MONITOR,)), "PodMonitor")
+    assert jobs.keys() == {one["metadata"]["name"] for one in monitors}
+    for one in monitors:
+        job, made = jobs[one["metadata"]["name"]], scrape_config(one, "http://discovery")
+        assert job.get("honor_labels", False) == made["honor_labels"]
+        port = "__meta_kubernetes_pod_container_port_name"
+        assert kept(job)[port] == kept(made)[port]
+        if not job.get("honor_labels"):
+            # `container` is the Prometheus Operator's own; nothing of ours asks for it.
+            assert labelled(job) == labelled(made) - {("__meta_kubernetes_pod_container_name", "container")}
+
+
+def kept(job: dict[str, Any]) -> dict[str, str]:
+    """Source label -> what it must be."""
+    rules = job["relabel_configs"]
+    return {rule["source_labels"][0]: rule["regex"] for rule in rules if rule.get("action") == "keep"}
+
+
+def labelled(job: dict[str, Any]) -> set[tuple[str, str]]:
+    """(source label, label) of what series are given."""
+    rules = job["relabel_configs"]
+    return {(rule["source_labels"][0], rule["target_label"]) for rule in rules if "target_label" in rule}
 
 
 def test_a_namespaced_release_monitors_its_namespace_only() -> None:

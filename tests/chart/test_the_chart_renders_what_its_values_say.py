@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.chart.chart import (
     ALL_KINDS,
@@ -20,8 +21,9 @@ from tests.chart.chart import (
 MIRROR = {"global": {"imageRegistry": "mirror.example:5000", "imagePullSecrets": [{"name": "key"}]}}
 
 
-def test_it_passes_helms_own_strict_lint() -> None:
-    done = helm("lint", "--strict", str(CHART))
+@pytest.mark.parametrize("program", ["helm", "helm4"])
+def test_it_passes_helms_own_strict_lint(program: str) -> None:
+    done = helm("lint", "--strict", str(CHART), program=program)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -193,3 +195,11 @@ def test_names_are_unique_and_everything_lies_in_the_release_s_namespace(number:
         cluster_wide = one["kind"] in ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition")
         assert ("namespace" in one["metadata"]) != cluster_wide, one["kind"]
         assert len(one["metadata"]["name"]) <= 63
+
+
+@pytest.mark.parametrize("number", range(len(MATRIX)))
+def test_helm_4_renders_what_helm_3_does(number: int) -> None:
+    three = rendered(MATRIX[number], kinds=ALL_KINDS)
+    done = template(MATRIX[number], kinds=ALL_KINDS, program="helm4")
+    assert done.returncode == 0, done.stderr
+    assert [one for one in yaml.safe_load_all(done.stdout) if one] == three

@@ -1,5 +1,7 @@
 """Budget arithmetic at each instant (field cases B5, H1); the random lives are in the promises' tests."""
 
+import copy
+
 import pytest
 
 from tandem_operator.plan.actions import Create, Drain
@@ -62,6 +64,27 @@ def test_a_role_below_its_minimum_gets_the_gpus_of_one_that_is_above() -> None:
     fleet.settle()
     assert fleet.counts() == {"prefill": 1, "decode": 2}
     assert len([action for action in fleet.log if isinstance(action, Drain)]) == 2
+
+
+def test_a_minimum_waits_for_gpus_that_come_back_by_themselves() -> None:
+    """Workers of a service of this name that was deleted still hold them: nobody of the new one pays for that."""
+    fleet = Fleet(spec(gpuBudget=4))
+    fleet.settle()
+    fleet.scale("decode", 2)
+    fleet.settle()
+    assert fleet.counts() == {"prefill": 1, "decode": 2}
+    ending = copy.deepcopy(fleet.objects[("pods", "chat-0")])
+    ending["metadata"] |= {"name": "chat-9", "uid": "earlier", "deletionTimestamp": "2027-01-15T08:00:00Z"}
+    ending["metadata"]["ownerReferences"][0]["uid"] = "earlier-service"
+    fleet.objects[("pods", "chat-9")] = ending
+    fleet.edit(prefill={"minReplicas": 2, "maxReplicas": 8})
+    for _ in range(5):
+        fleet.step()
+        assert fleet.counts() == {"prefill": 1, "decode": 2}
+        assert fleet.condition("PrefillReady")["reason"] == "GPUBudgetExceeded"
+    del fleet.objects[("pods", "chat-9")]
+    fleet.settle()
+    assert fleet.counts() == {"prefill": 2, "decode": 2}
 
 
 def test_a_minimum_that_no_budget_allows_costs_nobody_a_worker() -> None:

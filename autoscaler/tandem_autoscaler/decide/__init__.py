@@ -9,6 +9,7 @@ learning.py    measurements -> models
 attainment.py  how well the promises were kept
 easing.py      the slow gain: better kept than asked for may cost less
 need_prefill.py, need_decode.py   workers that the load needs by the model
+need_colocated.py   those that both phases need in the same steps
 reactive.py    what raises the need when the model was wrong, and who is to blame
 wish.py        what each role should have before limits
 gate.py        limits, and when a pool may shrink

@@ -6,6 +6,7 @@ from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState, changed
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
 from tandem_autoscaler.model.decode import DecodeModel
+from tandem_autoscaler.model.mixed import MixedModel
 from tandem_autoscaler.model.prefill import ENOUGH_REQUESTS, PrefillModel, service_seconds
 from tandem_autoscaler.model.prompt_lengths import lengths, mean_tokens
 from tandem_autoscaler.model.queueing import POOLED_POLICIES, moments
@@ -36,7 +37,8 @@ def learn(
         busy = _prefill_from_busy_time(state, service, young, settings)
         prefill = busy if busy is not None else _learn_prefill(state, service, young)
     decode, decode_ttft = _learn_decode(state, service, young)
-    return changed(state, prefill=prefill, decode=decode, decode_ttft=decode_ttft)
+    mixed = state.mixed if service.disaggregated else _learn_steps(state, service, young)
+    return changed(state, prefill=prefill, decode=decode, decode_ttft=decode_ttft, mixed=mixed)
 
 
 def _prefill_from_busy_time(
@@ -157,6 +159,32 @@ def _learn_decode(
             seconds, batch, tokens = measured
             found.append(model.sample(batch=batch, seconds=seconds, tokens=tokens))
     return model.learn(now, [sample for sample in found if sample is not None]), ttft
+
+
+def _learn_steps(state: ServiceState, service: Service, young: frozenset[str]) -> MixedModel:
+    """From workers that serve both phases, where the engine tells how many steps it took."""
+    model, (tokens_held, _) = state.mixed, context(state)
+    settled_already, found = model.step is not None, []
+    for track, step in state.history.steps(decode_role(service)):
+        if track.uid in young and settled_already:
+            continue
+        steps, gaps = step.histograms.get("step_tokens"), step.histograms.get("inter_token")
+        first = step.histograms.get("gate_ttft") or step.histograms.get("ttft")
+        if steps is None or gaps is None or first is None or step.seconds <= 0:
+            continue
+        computed = (
+            _computed_tokens(step.counters, step.histograms, first.count, state) if first.count else None
+        )
+        work = 0.0
+        if computed is not None:
+            work = first.count * _mean_work(step.histograms, computed, first.count, state)
+        found.append(
+            model.sample(
+                seconds=step.seconds, steps=steps.count, tokens=gaps.count, context_tokens=tokens_held,
+                prompt_work=work, running=gaps.total / step.seconds,
+            )
+        )  # fmt: skip
+    return model.learn(state.history.now_seconds, [sample for sample in found if sample is not None])
 
 
 def context(state: ServiceState) -> tuple[float, float]:

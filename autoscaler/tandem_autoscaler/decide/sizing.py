@@ -17,6 +17,7 @@ from tandem_autoscaler.decide.flip import with_flip
 from tandem_autoscaler.decide.gate import Conditions, Gated, gate, remember
 from tandem_autoscaler.decide.learning import learn
 from tandem_autoscaler.decide.load import Load, measure
+from tandem_autoscaler.decide.need_colocated import rate_worker
 from tandem_autoscaler.decide.need_prefill import cold_start_seconds
 from tandem_autoscaler.decide.quality import RoleCount, count, quality
 from tandem_autoscaler.decide.reactive import burns, decode_is_full, prefill_burn
@@ -68,6 +69,8 @@ def decide(
     full = of_decode is not None and decode_is_full(service, load, of_decode, settings)
     if news:
         state = learn(state, service, settings, wall, decode_bound=full and service.disaggregated)
+        if of_decode is not None:
+            state = rate_worker(state, service, targets, load, settings, ready=of_decode.ready)
     active = not load.idle or any([c.starting > c.stuck for c in counts.values()])
     active_at = now if active else state.active_at_seconds
 

@@ -10,8 +10,10 @@ from tandem_autoscaler.decide.demand import MOST_RATIO, Demand
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
 from tandem_autoscaler.model.decode import DecodeModel
+from tandem_autoscaler.model.mixed import MixedModel
 from tandem_autoscaler.model.prefill import PrefillModel
 from tandem_autoscaler.model.prompt_lengths import Lengths, shortened
+from tandem_autoscaler.model.rated import Rated
 from tandem_autoscaler.model.samples import Samples
 from tandem_autoscaler.signals.window import History, begin
 
@@ -75,6 +77,8 @@ class ServiceState:
     burstiness: Burstiness = field(default_factory=Burstiness)
     output_tokens: float | None = None
     decode_ttft: Samples = field(default_factory=Samples)
+    mixed: MixedModel = field(default_factory=MixedModel)  # of a colocated pool
+    rated: Rated | None = None  # one worker of it
     cold_starts: Mapping[str, float] = field(default_factory=dict)  # pod uid -> seconds
     remembered_cold_start: float | None = None
     active_at_seconds: float = 0.0  # last sign of traffic or of a worker becoming ready

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from tandem_autoscaler.decide.decision import Why
 from tandem_autoscaler.decide.load import Load
+from tandem_autoscaler.decide.need_colocated import need_colocated
 from tandem_autoscaler.decide.need_decode import need_decode
 from tandem_autoscaler.decide.need_prefill import Need, need_prefill
 from tandem_autoscaler.decide.quality import RoleCount
@@ -32,6 +33,7 @@ def wishes(
     prefill, decode = prefill_role(service), decode_role(service)
     needs: dict[str, Need | None] = {"ttft": None, "tpot": None}
     by_role: dict[str, list[Wish]] = {role: [] for role in service.pools}
+    raises: list[Wish] = []
     if prefill in service.pools:
         need = needs["ttft"] = need_prefill(state, service, targets, load, settings)
         raised = raise_prefill(
@@ -41,6 +43,7 @@ def wishes(
         if service.disaggregated and full and need.load < 0.7 * max(counts[prefill].ready, 1):
             wish = _not_for_decode(wish, service.pools[prefill], need, counts[prefill])
         by_role[prefill].append(wish)
+        raises += [wish] if raised is not None else []
     if decode in service.pools:
         need = needs["tpot"] = need_decode(
             state, service, service.pools[decode], targets, load, settings, ready=counts[decode].ready
@@ -50,7 +53,15 @@ def wishes(
             cold, full=full,
         )  # fmt: skip
         by_role[decode].append(_wish(need, raised, Why.TPOT_NEED))
+        raises += [by_role[decode][-1]] if raised is not None else []
     joined = {role: _joined(found) for role, found in by_role.items()}
+    both = need_colocated(state, service, load, ready=counts[decode].ready) if decode in counts else None
+    if both is not None and state.rated is not None:
+        # A worker seen as a whole says more than either phase by itself; where it was wrong is told as for those.
+        why = Why.TTFT_NEED if state.rated.first_is_late else Why.TPOT_NEED
+        whole = _joined([_wish(both, None, why), *raises])
+        numbers = {**joined[decode].numbers, **both.numbers, "need": float(whole.workers or 0)}
+        joined[decode] = replace(whole, known=joined[decode].known, numbers=numbers)
     for role, counted in counts.items():
         joined[role] = _for_unready(joined[role], counted, load)
     return joined, needs

@@ -16,7 +16,7 @@ from tandem_autoscaler.decide.state import ServiceState
 from tandem_autoscaler.diagnose.machine import Machine
 from tandem_autoscaler.fleet.service import Service, Targets, decode_role, prefill_role
 from tandem_autoscaler.model.decode import DecodeModel
-from tandem_autoscaler.model.mixed_step import Chunking
+from tandem_autoscaler.model.mixed_step import Chunking, MixedStep
 from tandem_autoscaler.model.prefill import PrefillModel
 from tandem_autoscaler.model.prompt_lengths import Lengths
 from tandem_autoscaler.model.queueing import Distribution
@@ -43,6 +43,7 @@ class Facts:
     decode: DecodeModel  # asked at the present contexts
     settings: Settings
     prefill: PrefillModel | None = None
+    step: MixedStep | None = None  # of a colocated worker, where its engine tells how many it takes
     lengths: Lengths | None = None  # of what is computed of each prompt
     output_tokens: float | None = None  # of an answer, in the mean
     chunking: Chunking | None = None  # of the role that computes prompts
@@ -107,6 +108,7 @@ def look(
         decode=state.decode.at_context(*context(state)),
         settings=settings,
         prefill=state.prefill if state.prefill.known else None,
+        step=state.mixed.step,
         lengths=prompts,
         output_tokens=state.output_tokens,
         chunking=chunking,

@@ -11,8 +11,11 @@ from tandem_api import names
 from tandem_api.durations import parse_seconds
 from tandem_api.inference_service import InferenceServiceSpec
 from tandem_api.kubernetes.cluster import Manifest
+from tandem_api.sizing.spec import worker_specs
+from tandem_autoscaler.fleet.chunks import chunking_of
 from tandem_autoscaler.fleet.group import gather
 from tandem_autoscaler.fleet.service import Pod, Pool, Service, Targets
+from tandem_autoscaler.model.mixed_step import Chunking
 
 _log = logging.getLogger(__name__)
 
@@ -133,6 +136,7 @@ def _service(manifest: Manifest, replicas: dict[tuple[str, str, str], int], pods
                 role=role, replicas=current, minimum=wish.min_replicas, maximum=wish.max_replicas,
                 gpus=wish.total_gpus,
                 max_sequences=override if override is not None else spec.engine.max_sequences,
+                chunking=_chunking(spec, role),
             )  # fmt: skip
     scaling = spec.autoscaling
     return Service(
@@ -159,6 +163,13 @@ def _service(manifest: Manifest, replicas: dict[tuple[str, str, str], int], pods
         flips=_interchangeable(pods),
         status=manifest.get("status") or {},
     )
+
+
+def _chunking(spec: InferenceServiceSpec, role: str) -> Chunking | None:
+    """None where prompts and answers are not in the same steps: apart, and with SGLang, whose prompts interrupt."""
+    if spec.mode == "Disaggregated" or spec.engine.type != "vllm":
+        return None
+    return chunking_of(spec, worker_specs(spec)[role])
 
 
 def _interchangeable(pods: list[Pod]) -> bool:

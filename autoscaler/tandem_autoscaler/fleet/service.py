@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tandem_api import names
+from tandem_autoscaler.model.mixed_step import Chunking
 
 Key = tuple[str, str]
 """(namespace, name) of an InferenceService."""
@@ -45,6 +46,7 @@ class Pool:
     maximum: int
     gpus: int = 1  # of one worker, over all its nodes
     max_sequences: int | None = None
+    chunking: Chunking | None = None  # of an engine that computes prompts and answers in the same steps
 
 
 @dataclass(frozen=True)

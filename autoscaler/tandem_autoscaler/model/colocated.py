@@ -18,7 +18,7 @@ meanwhile, and of those that were left behind when it began. A step takes no mor
 threshold no more than L of each.
 
 One worker by itself: a router that counts open requests sees answers and hardly any prompts, so that its choice helps
-a prompt little. In simulation eight workers behind one serve 1.3 to 1.9 times as much each, whatever the chunks.
+a prompt little. In simulation seven or eight workers behind one serve about what is predicted here each.
 """
 
 import math
@@ -88,7 +88,10 @@ class Predicted:
         return (1.0 - self.late_first) * (1.0 - self.late_tokens)
 
     def keeps(self, promise: Promise) -> bool:
-        return max(self.late_first, self.late_tokens) <= promise.allowance
+        return self.within(promise.allowance, promise.allowance)
+
+    def within(self, late_first: float, late_tokens: float) -> bool:
+        return self.late_first <= late_first and self.late_tokens <= late_tokens
 
 
 _HOPELESS = Predicted(1.0, 1.0, math.inf, math.inf)
@@ -132,11 +135,7 @@ def capacity(worker: Worker, traffic: Traffic, promise: Promise, chunking: Chunk
     def kept(arrivals: float) -> bool:
         return predict(worker, replace(traffic, arrivals=arrivals), promise, chunking).keeps(promise)
 
-    step = worker.step
-    context = traffic.prompt_tokens + traffic.output_tokens / 2.0
-    own = sum(step.of_prompt(tokens) * share for tokens, share in traffic.prompts)
-    # More than this is more work than there is time.
-    high = 1.0 / (own + traffic.output_tokens * (step.per_sequence + step.per_context * context))
+    high = most_arrivals(worker, traffic)
     low = high / _LEAST_OF_ALL
     if not kept(low):
         return 0.0
@@ -144,6 +143,14 @@ def capacity(worker: Worker, traffic: Traffic, promise: Promise, chunking: Chunk
         middle = math.sqrt(low * high)
         low, high = (middle, high) if kept(middle) else (low, middle)
     return low
+
+
+def most_arrivals(worker: Worker, traffic: Traffic) -> float:
+    """Requests of this kind per second that are as much work as one worker has time for; no promise is kept then."""
+    step = worker.step
+    context = traffic.prompt_tokens + traffic.output_tokens / 2.0
+    own = sum(step.of_prompt(tokens) * share for tokens, share in traffic.prompts)
+    return 1.0 / (own + traffic.output_tokens * (step.per_sequence + step.per_context * context))
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,15 @@ _entry = njit(error_model="numpy", no_cfunc_wrapper=True, cache=True)
 class Served:
     """Per request, in the trace's order. Seconds; infinite of a request that fits no KV cache.
 
-    `tpot` of an answer of one token is 0.
+    `tpot` of an answer of one token is 0. `worker`: the place of the one that served it. `stepped`: per worker and
+    second of the trace, the steps that ended in it; those after its end count for the last second.
     """
 
     ttft: NDArray[np.float64]
     tpot: NDArray[np.float64]
     finished: NDArray[np.float64]
+    worker: NDArray[np.int64]
+    stepped: NDArray[np.int64]
     steps: int
 
     def in_time(
@@ -61,12 +64,13 @@ def serve(trace: Trace, workers: Sequence[Hardware], chunking: Chunking, *, seed
     f = _Fleet(
         arrival=trace.arrival, prompt=trace.prompt.astype(np.int64), output=trace.output.astype(np.int64),
         made=np.zeros(requests, np.int64), computed=np.zeros(requests, np.int64),
-        first=np.full(requests, np.inf), finished=np.full(requests, np.inf),
+        first=np.full(requests, np.inf), finished=np.full(requests, np.inf), worker=np.zeros(requests, np.int64),
         step=np.array([[*w.decode, *w.prefill[1:], max(0.0, w.prefill[0] - w.decode[0])] for w in workers]),
         kv_tokens=np.array([w.kv_tokens for w in workers], np.int64),
         most=np.array([w.max_sequences for w in workers], np.int64),
         running=np.zeros((at, most), np.int64), share=np.zeros((at, most), np.int64),
         waiting=np.full((at, 2 * requests + 2), -1, np.int64),
+        stepped=np.zeros((at, int(trace.arrival[-1] if requests else 0) + 2), np.int64),
         counts=np.zeros((at, 4), np.int64), busy_until=np.full(at, np.inf), totals=np.zeros(2, np.int64),
     )  # fmt: skip
     f.counts[:, _HEAD] = f.counts[:, _TAIL] = requests + 1
@@ -75,7 +79,7 @@ def serve(trace: Trace, workers: Sequence[Hardware], chunking: Chunking, *, seed
     tpot = np.where(served, 0.0, np.inf)
     several = served & (f.output > 1)
     tpot[several] = (f.finished[several] - f.first[several]) / (f.output[several] - 1)
-    return Served(f.first - trace.arrival, tpot, f.finished, int(f.totals[0]))
+    return Served(f.first - trace.arrival, tpot, f.finished, f.worker, f.stepped, int(f.totals[0]))
 
 
 class _Fleet(NamedTuple):
@@ -88,6 +92,7 @@ class _Fleet(NamedTuple):
     computed: NDArray[np.int64]
     first: NDArray[np.float64]
     finished: NDArray[np.float64]
+    worker: NDArray[np.int64]
     step: NDArray[np.float64]
     kv_tokens: NDArray[np.int64]
     most: NDArray[np.int64]
@@ -95,6 +100,7 @@ class _Fleet(NamedTuple):
     share: NDArray[np.int64]  # tokens of each in the step that is under way
     waiting: NDArray[np.int64]  # from the middle, because who was pushed out comes to the front
     counts: NDArray[np.int64]  # columns below
+    stepped: NDArray[np.int64]  # steps that ended in each second
     busy_until: NDArray[np.float64]
     totals: NDArray[np.int64]  # steps, pushed out
 
@@ -200,6 +206,7 @@ def _begin(f: _Fleet, w: int, now: float, budget: int, threshold: int, chunked: 
 @_inner
 def _end(f: _Fleet, w: int, now: float) -> None:
     count, kept = f.counts[w], 0
+    f.stepped[w, min(int(now), f.stepped.shape[1] - 1)] += 1
     for position in range(count[_RUNNING]):
         request = f.running[w, position]
         f.computed[request] += f.share[w, position]
@@ -250,6 +257,7 @@ def _run(f: _Fleet, budget: int, threshold: int, chunked: bool, random: np.uint6
             other = (chosen + 1 + np.int64(random >> np.uint64(33)) % (workers - 1)) % workers
             if _open(f, other) < _open(f, chosen):
                 chosen = other
+        f.worker[coming] = chosen
         f.waiting[chosen, f.counts[chosen, _TAIL]] = coming
         f.counts[chosen, _TAIL] += 1
         coming += 1

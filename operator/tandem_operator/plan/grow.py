@@ -42,7 +42,7 @@ def grow(
     growth = _Growth(observed, targets, wanted, budget, draft, now, settings)
     growth.carry_on()
     dealt_with = make_room_for_new_mode(observed, targets, draft, now=now, settings=settings)
-    starving = growth.starving()
+    starving = {role for role in growth.starving() if not growth.room_is_coming(role)}
     if starving and not dealt_with:
         _make_room_for_minima(observed, targets, draft, starving, now=now)
 
@@ -196,6 +196,10 @@ class _Growth:
             for role in self._draft.blocked
             if self._have[role] < self._targets[role].minimum and self._within_reach(role)
         }
+
+    def room_is_coming(self, role: str) -> bool:
+        """Will the budget do once all that ends is gone, workers of an earlier service of this name included?"""
+        return self._lasting.admits(gpus_per_worker(self._spec.roles[role]))
 
     def _within_reach(self, role: str) -> bool:
         """Would the budget admit one more if every other role had no more than its minimum?"""

@@ -1,5 +1,6 @@
 """A bare API server, without Tandem's CRDs: here the chart brings them. Helm and the components are the real ones."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -25,20 +26,29 @@ CRDS = ("inferenceservices.tandem.dev", "workerpools.tandem.dev")
 SERVICES = f"/apis/{names.API_VERSION}/namespaces/default/{names.INFERENCE_SERVICES}"
 
 
+# A file of tests that carries this runs once with each, on a cluster of its own.
+both_helms = pytest.mark.parametrize("site", ["helm", "helm4"], indirect=True)
+
 # A chart's pods are processes that start, read and elect.
 eventually = functools.partial(waiting.eventually, seconds=150.0)
 
 
 @dataclass
 class Site:
-    """A cluster as its administrator sees it."""
+    """A cluster as its administrator sees it, who has one Helm: the program `helm` (3) or `helm4`."""
 
     cluster: LightCluster
+    program: str = "helm"
+
+    def with_helm(self, program: str) -> "Site":
+        """The same cluster, through another Helm."""
+        return dataclasses.replace(self, program=program)
 
     def helm(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        program = str(binaries.ensure(["helm"])["helm"])
+        # Helm owns fields under the name that it was called by, and users call both `helm`.
         done = subprocess.run(
-            [program, *arguments, "--namespace", NAMESPACE],
+            ["helm", *arguments, "--namespace", NAMESPACE],
+            executable=str(binaries.ensure([self.program])[self.program]),
             capture_output=True, text=True, timeout=180,
             env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)},
         )  # fmt: skip
@@ -92,10 +102,11 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Administered with Helm 3, unless the test asks for another (`both_helms`)."""
     with LightCluster() as cluster:
         cluster.api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        yield Site(cluster)
+        yield Site(cluster, getattr(request, "param", "helm"))
 
 
 @pytest.fixture

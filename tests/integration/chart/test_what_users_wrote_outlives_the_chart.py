@@ -1,14 +1,14 @@
-"""Install, upgrade from a previous version, uninstall, reinstall on the real API server (field case D19)."""
+"""Install, upgrade from a version before, uninstall, reinstall on the real API server (case D19), by each Helm."""
 
 from pathlib import Path
 
 import pytest
 
 from tandem_api import names
-from tests.integration.chart.conftest import CHART, CRDS, NAMESPACE, Site, eventually
+from tests.integration.chart.conftest import CHART, CRDS, NAMESPACE, Site, both_helms, eventually
 
 # On a busy machine a process needs a minute to start.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900), both_helms]
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 
 
@@ -117,7 +117,7 @@ def test_kinds_of_others_are_used_once_they_are_there(site: Site) -> None:
 
 
 def test_only_who_asks_loses_crds_and_services(site: Site) -> None:
-    """The last test of this file: afterwards there is nothing of Tandem any more."""
+    """The last test on its cluster: afterwards there is nothing of Tandem any more."""
     site.install()
     site.apply("chat")
     site.install(CHART, "--set", "crds.keep=false")

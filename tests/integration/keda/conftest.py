@@ -23,7 +23,7 @@ from e2e.cluster.control_plane import free_ports
 from tests.integration.conftest import Kubectl
 from tests.integration.operator.conftest import Place, operator, place, start_operator
 from tests.integration.waiting import eventually
-from tests.real_prometheus import MISSING, PROGRAM, started
+from tests.real_prometheus import MISSING, PROGRAM, Running, started
 
 __all__ = ["operator", "place", "start_operator"]  # fixtures that these tests take too
 
@@ -80,7 +80,7 @@ def keda(cluster: LightCluster, kubectl: Kubectl, tmp_path_factory: pytest.TempP
         "KUBECONFIG": str(account_kubeconfig(cluster, folder / "kubeconfig")),
         "POD_NAMESPACE": NAMESPACE, "KEDA_CLUSTER_OBJECT_NAMESPACE": NAMESPACE, "WATCH_NAMESPACE": "",
     }  # fmt: skip
-    started = [
+    running = [
         processes.spawn(
             "keda-operator",
             [
@@ -103,13 +103,13 @@ def keda(cluster: LightCluster, kubectl: Kubectl, tmp_path_factory: pytest.TempP
     try:
         _register(cluster, address, secure, certificates / "ca.crt")
         processes.wait_for(
-            "the external metrics API", lambda: _available(cluster), processes=started, within_seconds=120
+            "the external metrics API", lambda: _available(cluster), processes=running, within_seconds=120
         )
         yield folder / "logs"
     finally:
         cluster.api.delete(f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}")
-        processes.stop(started, grace_seconds=10)
-        for process in started:
+        processes.stop(running, grace_seconds=10)
+        for process in running:
             print(process.log_tail(60))
 
 
@@ -163,8 +163,24 @@ class Load:
     """Open requests, as the gates of a service's workers export them, and a Prometheus that scrapes them."""
 
     namespace: str
-    requests: float = 0.0
-    prometheus: str = ""
+    requests: float | None = 0.0
+    """None: nothing is exported."""
+    prometheus: Running | None = None
+
+    @property
+    def url(self) -> str:
+        assert self.prometheus is not None
+        return self.prometheus.url
+
+    def lose_the_series(self) -> None:
+        """Prometheus answers, and knows nothing of the workers."""
+        self.requests = None
+        eventually(lambda: not _scraped(self.url), what="the series is gone")
+
+    def lose_prometheus(self) -> None:
+        assert self.prometheus is not None
+        self.prometheus.process.terminate()
+        self.prometheus.process.wait(20)
 
 
 @pytest.fixture
@@ -175,8 +191,11 @@ def load(place: Place, tmp_path: Path) -> Iterator[Load]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = f"tandem:requests_in_flight {made.requests}\n".encode()
+            requests = made.requests
+            body = b"" if requests is None else f"tandem:requests_in_flight {requests}\n".encode()
             self.send_response(200)
+            # Prometheus 3 takes no answer that does not say what it is.
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -193,9 +212,8 @@ def load(place: Place, tmp_path: Path) -> Iterator[Load]:
         "scrape_configs": [{"job_name": "workers", "static_configs": targets}],
     }
     try:
-        with started(tmp_path, yaml.safe_dump(settings)) as running:
-            made.prometheus = running.url
-            eventually(lambda: _scraped(running.url), what="Prometheus has scraped the workers")
+        with started(tmp_path, yaml.safe_dump(settings)) as made.prometheus:
+            eventually(lambda: _scraped(made.url), what="Prometheus has scraped the workers")
             yield made
     finally:
         server.shutdown()
@@ -203,10 +221,11 @@ def load(place: Place, tmp_path: Path) -> Iterator[Load]:
 
 
 def _scraped(url: str) -> bool:
+    """False while it starts (503), too."""
     try:
         answer = httpx.get(
             f"{url}/api/v1/query", params={"query": "tandem:requests_in_flight"}, trust_env=False
         )
     except httpx.HTTPError:
         return False
-    return bool(answer.json().get("data", {}).get("result"))
+    return answer.status_code == 200 and bool(answer.json()["data"]["result"])

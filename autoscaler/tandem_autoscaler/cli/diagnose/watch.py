@@ -17,7 +17,7 @@ from tandem_autoscaler.decide.sizing import decide
 from tandem_autoscaler.decide.state import ServiceState, fresh_state
 from tandem_autoscaler.diagnose.facts import Facts, look
 from tandem_autoscaler.diagnose.machine import machines_of
-from tandem_autoscaler.diagnose.mixed import chunking_of
+from tandem_autoscaler.fleet.chunks import chunking_of
 from tandem_autoscaler.fleet.observe import observe
 from tandem_autoscaler.fleet.service import Service, prefill_role
 
