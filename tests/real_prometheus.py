@@ -30,21 +30,24 @@ class Running:
 
 
 @contextmanager
-def started(folder: Path, settings: str) -> Iterator[Running]:
-    """With these settings (YAML), and its data below `folder`, which may hold some already."""
+def started(
+    folder: Path, settings: str, *, address: str = "127.0.0.1", port: int | None = None
+) -> Iterator[Running]:
+    """With these settings (YAML), and its data below `folder`, which may hold some already. Default: a free port."""
     (folder / "prometheus.yml").write_text(settings)
-    (port,) = free_ports(1)
+    if port is None:
+        (port,) = free_ports(1)
     log = folder / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
             [
                 PROGRAM or "", "--config.file=prometheus.yml", "--storage.tsdb.path=data",
-                f"--web.listen-address=127.0.0.1:{port}",
+                f"--web.listen-address={address}:{port}",
             ],
             stdout=output, stderr=output, cwd=folder,
         )  # fmt: skip
     try:
-        yield Running(f"http://127.0.0.1:{port}", process, log)
+        yield Running(f"http://{address}:{port}", process, log)
     finally:
         process.terminate()
         process.wait(20)

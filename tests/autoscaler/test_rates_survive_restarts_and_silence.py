@@ -13,7 +13,7 @@ from tandem_autoscaler.signals.histogram import Histogram
 from tandem_autoscaler.signals.source import PodReading, Snapshot
 from tandem_autoscaler.signals.window import History, begin
 
-START = 1000.0
+START = 1.8e9  # seconds since the epoch, as the loop's clock has them
 
 
 def service(*uids: str) -> Service:
@@ -95,6 +95,19 @@ def test_arrivals_do_not_saturate_with_the_worker() -> None:
     rates = history.rates(names.PREFILL, 60)
     assert rates.rate("arrivals_total") == pytest.approx(3.0)
     assert rates.rate("finished_total") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("window", [20, 60, 300])
+def test_a_pod_that_falls_silent_keeps_its_last_pace_until_that_is_too_old(window: float) -> None:
+    """So it is for each worker while Prometheus is away, and between its scrapes where they are half a minute apart."""
+    history = begin(START)
+    for tick in range(13):
+        history = told(history, START + 5 * tick, a=10 * tick)
+    last = history.now_seconds
+    for silent in range(5, 80, 5):
+        history = history.advance(service("a"), Snapshot(last + silent))
+        rate = history.rates(names.PREFILL, window).rate("finished_total")
+        assert rate == (pytest.approx(2.0) if silent <= 45 else None), silent
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=3, max_size=30))

@@ -95,6 +95,16 @@ def test_whatever_the_curve_rests_on_makes_another_key(problem: hindsight.Proble
     assert replace(problem, settings=replace(settings, late_demotion=True)).key(40) == problem.key(40)
 
 
+def test_a_search_around_one_attainment_is_no_dearer_there_and_is_kept_apart(
+    problem: hindsight.Problem, curve: hindsight.Curve
+) -> None:
+    asked = float(curve.attainment[curve.attainment >= 0.97].min())
+    around = hindsight.curve(problem, evaluations=EVALUATIONS, around=asked)
+    cheapest = [found.gpu_hours[found.attainment >= asked].min() for found in (curve, around)]
+    assert cheapest[1] <= cheapest[0]
+    assert problem.key(40, 0.99) not in (problem.key(40), problem.key(40, 0.98))
+
+
 def test_another_cold_start_costs_what_the_same_schedule_costs_there(
     problem: hindsight.Problem, curve: hindsight.Curve
 ) -> None:

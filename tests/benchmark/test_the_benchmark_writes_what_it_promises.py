@@ -73,6 +73,21 @@ def test_a_name_that_there_is_not_is_one_sentence(
     assert said in error and "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--hindsight-around", "100", "50 to below 100 %"),
+        ("--hindsight-requests", "0", "at least one request"),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_one_sentence(
+    option: str, value: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([option, value]) == 2
+    error = capsys.readouterr().err
+    assert said in error and "Traceback" not in error
+
+
 def test_every_trace_of_the_issue_and_every_contender_is_in_the_main_set() -> None:
     asked = jobs(Selection(sets=("main",)), {})
     assert {job.case.trace for job in asked} == set(TRACES)

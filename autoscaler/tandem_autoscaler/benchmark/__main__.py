@@ -125,9 +125,11 @@ def _run(
             searches = [
                 (
                     Case(trace, "", seed=seed, cold_start_seconds=USUAL_COLD_START_SECONDS),
-                    QUICK_SEARCH_REQUESTS if options.quick else SEARCH_REQUESTS,
+                    options.hindsight_requests
+                    or (QUICK_SEARCH_REQUESTS if options.quick else SEARCH_REQUESTS),
                     options.out / "hindsight",
                     selection.cold_starts if "cold" in selection.sets else (),
+                    None if options.hindsight_around is None else options.hindsight_around / 100.0,
                 )
                 for trace in sorted(selection.traces, key=lambda trace: trace not in DAYS)
                 for seed in selection.hindsight_seeds_of(trace)
@@ -180,6 +182,12 @@ def _selection(options: argparse.Namespace) -> Selection:
             if name not in known:
                 raise ValueError(f"there is no {what} {name!r}; there are {', '.join(known)}")
     usual = Selection()
+    if options.hindsight_around is not None and not 50 <= options.hindsight_around < 100:
+        raise ValueError(
+            f"an attainment to search around is 50 to below 100 %, not {options.hindsight_around:g}"
+        )
+    if options.hindsight_requests is not None and options.hindsight_requests < 1:
+        raise ValueError(f"a search simulates at least one request, not {options.hindsight_requests}")
     traces = options.traces or [trace for trace in usual.traces if not (options.quick and trace in DAYS)]
     quick = replace(usual, seeds=2, day_seeds=1, few_seeds=1, sweep_seeds=1, sets=("main",))
     selection = replace(
@@ -206,6 +214,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--no-hindsight", action="store_true", help="leave out the search for hindsight schedules"
+    )
+    parser.add_argument(
+        "--hindsight-requests", type=int, metavar="N",
+        help=f"requests that its search simulates per trace and seed (default {SEARCH_REQUESTS}; a day has a million)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--hindsight-around", type=float, metavar="PERCENT", help="search only for what this attainment costs"
     )
     parser.add_argument("--no-tuning", action="store_true", help="defaults only")
     parser.add_argument("--no-sweeps", action="store_true", help="leave out the lines of the pictures")

@@ -52,14 +52,15 @@ def _best_static(on: Stage) -> tuple[int, int]:
     return best(attainment, MOST_WORKERS, PROMISE)
 
 
-def search(task: tuple[Case, int, Path, tuple[float, ...]]) -> dict[float, list[Point]]:
+def search(task: tuple[Case, int, Path, tuple[float, ...], float | None]) -> dict[float, list[Point]]:
     """Hindsight for a trace and seed, by simulating about so many requests: (attainment, GPU-hours) by cold
-    start; found at the case's own, which is the first, and priced anew for the `others`."""
-    case, requests, folder, others = task
+    start; found at the case's own, which is the first, and priced anew for the `others`. The last of the task is the
+    attainment that is asked about, if it is one."""
+    case, requests, folder, others, around = task
     on = stage(case, {})
     evaluations = max(FEWEST_EVALUATIONS, min(MOST_EVALUATIONS, requests // len(on.trace)))
     problem = hindsight.Problem(on.trace, on.hardware, on.settings)
-    found = hindsight.curve(problem, evaluations=evaluations, folder=folder)
+    found = hindsight.curve(problem, evaluations=evaluations, folder=folder, around=around)
     costs = {case.cold_start_seconds: found.gpu_hours}
     costs.update({seconds: found.gpu_hours_at(problem, seconds) for seconds in others})
     return {seconds: _points(hours, found.attainment) for seconds, hours in costs.items()}

@@ -145,7 +145,9 @@ class History:
         if not track.departed and self.now_seconds - track.seen_at_seconds > FRESH_SECONDS:
             return None
         end = track.times[-1]
-        index = track.index_at(min(begin, end - 1e-9))
+        # At least the last step, however old: a point before the last one, by its place and not by its time, of which a
+        # float of today's seconds keeps no more than 2e-7.
+        index = min(track.index_at(begin), len(track.times) - 2)
         start = track.times[index]
         if track.departed:
             return (index, max(self.now_seconds - start, 1e-3)) if end > begin else None

@@ -192,6 +192,8 @@ def _heap_remove(heap: Any, size: int, i: int) -> None:
 @inner
 def _observe(s: State, worker: int, histogram: int, value: float, times: float) -> None:
     """Into the first bucket whose edge is not below; the last column holds the sum of the values."""
+    if not s.fleet[0].exporting:
+        return
     edges, counts = s.edges[histogram], s.counts[worker, histogram]
     low, high = 0, len(edges) - 1
     while low < high:

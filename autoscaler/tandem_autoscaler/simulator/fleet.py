@@ -104,6 +104,15 @@ class Fleet:
         return float(self.state.fleet["now"][0])
 
     @property
+    def exporting(self) -> bool:
+        """Do workers fill the histograms that they export? Unless told otherwise; nothing else depends on it."""
+        return bool(self.state.fleet["exporting"][0])
+
+    @exporting.setter
+    def exporting(self, on: bool) -> None:
+        self.state.fleet["exporting"] = on
+
+    @property
     def done(self) -> bool:
         """The trace is over, and every request has ended."""
         fleet = self.state.fleet[0]

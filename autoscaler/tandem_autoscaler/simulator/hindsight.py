@@ -14,7 +14,7 @@ all policies.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -36,6 +36,8 @@ _STARTS = ((0.002, 1.3), (0.01, 1.1), (0.03, 1.0), (0.1, 1.0), (0.25, 0.95), (0.
 _LEVELS = (0.75, 0.9, 0.97)
 # The attainments that the price is steered through.
 _STAGES = (0.9995, 0.998, 0.995, 0.99, 0.98, 0.965)
+# ... or, where one attainment is asked about: those with such parts of its misses.
+_AROUND = (0.6, 0.8, 0.95)
 _PRICE_RANGE = 8.0
 _STRETCHES_SECONDS = (120.0, 180.0, 300.0)
 _BLOCKS = (1, 2, 3, 4, 6, 8)
@@ -59,7 +61,7 @@ class Problem:
     def slots(self) -> int:
         return int(np.ceil(self.trace.duration_seconds / SLOT_SECONDS)) + 1
 
-    def key(self, evaluations: int) -> str:
+    def key(self, evaluations: int, around: float | None = None) -> str:
         """Differs when anything differs that the curve rests on."""
         digest = hashlib.sha256()
         for array in (self.trace.arrival, self.trace.prompt, self.trace.output):
@@ -71,6 +73,8 @@ class Problem:
             "hardware": asdict(self.hardware),
             "settings": asdict(self.fleet_settings),
         }
+        if around is not None:
+            rest["around"] = around
         digest.update(json.dumps(rest, sort_keys=True).encode())
         return digest.hexdigest()[:20]
 
@@ -106,13 +110,20 @@ class Curve:
         return self.gpu_hours + np.array(costs) * problem.hardware.gpus / 3600.0
 
 
-def curve(problem: Problem, *, evaluations: int, folder: Path | None = None) -> Curve:
-    """By about so many simulations, or as found before and kept in `folder`. The same problem, the same curve."""
-    path = folder / f"{problem.trace.name}-{problem.key(evaluations)}.npz" if folder else None
+def curve(
+    problem: Problem, *, evaluations: int, folder: Path | None = None, around: float | None = None
+) -> Curve:
+    """By about so many simulations, or as found before and kept in `folder`. The same problem, the same curve.
+
+    `around`: the attainment, 0 to 1, that is asked about. All simulations then go there and are not spread over
+    the whole curve: a stricter price of one attainment, and a poorer one of the others.
+    """
+    path = folder / f"{problem.trace.name}-{problem.key(evaluations, around)}.npz" if folder else None
     if path is not None and path.exists():
         with np.load(path) as kept:
             return Curve(kept["attainment"], kept["gpu_hours"], kept["prefill"], kept["decode"])
-    found = _Search(problem).run(evaluations)
+    stages = _STAGES if around is None else tuple(1.0 - part * (1.0 - around) for part in _AROUND)
+    found = _Search(problem, stages).run(evaluations)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part.npz")
@@ -132,8 +143,8 @@ class _Played:
 
 
 class _Search:
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, stages: Sequence[float]) -> None:
+        self.problem, self.stages = problem, stages
         self.random = np.random.default_rng(problem.settings.seed)
         self.found: list[_Played] = []
 
@@ -145,9 +156,10 @@ class _Search:
         base = self._play(*self._best_of_each_stretch(played, price))
         left = evaluations - len(self.found)
         # Within a stage, whose steps take two simulations each, the price can move by _PRICE_RANGE.
-        pace = _PRICE_RANGE ** (2 * len(_STAGES) / max(left, 2 * len(_STAGES)))
-        for stage, target in enumerate(_STAGES):
-            until = left * (stage + 1) // len(_STAGES) + evaluations - left
+        stages = len(self.stages)
+        pace = _PRICE_RANGE ** (2 * stages / max(left, 2 * stages))
+        for stage, target in enumerate(self.stages):
+            until = left * (stage + 1) // stages + evaluations - left
             while len(self.found) < until:
                 base = self._step(base, price)
                 price *= pace if base.attainment < target else 1.0 / pace

@@ -53,10 +53,14 @@ def _pools(fleet: Fleet) -> dict[str, Pool]:
 
 
 class Readings:
-    """Reads one fleet again and again. A pod whose phase and role have not changed is the same object."""
+    """Reads one fleet again and again. A pod whose phase and role have not changed is the same object.
+
+    From now on the workers fill their histograms, should they not have done so before.
+    """
 
     def __init__(self, fleet: Fleet, service: Service | None = None) -> None:
         self._fleet = fleet
+        fleet.exporting = True
         self._service = service or service_of(fleet)
         self._pods: dict[tuple[int, int, int], Pod] = {}  # by number, phase and role
         table = fleet.state.edges

@@ -147,6 +147,9 @@ def simulate(
     """The trace with `policy` asked every `policy.tick_seconds`, then half an hour more at most for what is left."""
     outages = outages or Outages()
     fleet = Fleet(trace, hardware, settings, prefill, decode)
+    # Most policies never look at the workers' histograms. Whoever does makes `Readings` at its first step, before any
+    # request has ended, and that lets them be filled.
+    fleet.exporting = False
     log: list[tuple[float, ...]] = []
     pending: list[tuple[float, Targets]] = []
     ticks = np.arange(0.0, trace.duration_seconds, policy.tick_seconds)

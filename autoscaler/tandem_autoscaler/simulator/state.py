@@ -44,6 +44,7 @@ _FLEET = np.dtype([
     ("kv_tokens", "f8"), ("max_sequences", "i8"),
     ("router", "i8"), ("late_demotion", "i8"), ("late_age_cap", "f8"), ("flip_seconds", "f8"),
     ("changed", "i8"),  # workers were, since the last event
+    ("exporting", "i8"),  # histograms are kept
     ("transfers", "i8"), ("made_workers", "i8"), ("admissions", "i8"),
     ("arrived", "i8"), ("prefilled", "i8"), ("first_tokens", "i8"), ("finished", "i8"), ("failed", "i8"),
     ("preemptions", "i8"), ("demotions", "i8"),
@@ -100,6 +101,7 @@ def empty_state(
     fleet["a"], fleet["b"], fleet["c"] = hardware.prefill
     fleet["d0"], fleet["d1"], fleet["d2"] = hardware.decode
     fleet["kv_tokens"], fleet["max_sequences"] = hardware.kv_tokens, hardware.max_sequences
+    fleet["exporting"] = True
     fleet["count_from"], fleet["count_to"] = trace.warm_up_seconds, trace.duration_seconds
     # xorshift wants a state other than 0; consecutive seeds are spread by a multiplication (Knuth's constant).
     fleet["random"] = (seed + 1) * 0x9E3779B97F4A7C15 % 2**64 or 1
