@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ import yaml
 
 from e2e.demo.scene import Scene, look, worker_pods
 from e2e.demo.screen import Screen
-from e2e.demo.stage import ROOT, ClusterError, Stage, StageError
+from e2e.demo.stage import NAMESPACE, RELEASE, ROOT, ClusterError, Stage, StageError
 from e2e.demo.story import Act, Disappointed, Story
 from e2e.load import Answers, ask
 from tandem_api import names
@@ -29,6 +28,8 @@ MANIFEST = ROOT / "examples" / "chat-disaggregated.yaml"
 REPORT = ROOT / "build" / "demo" / "report.json"
 FORWARD_PID = ROOT / "build" / "demo" / "port-forward.pid"
 SERVICE_NAMESPACE = "default"
+PAGE_PORT = 8088  # autoscaler.dashboard.port
+_PYTHON = ".venv/bin/python"
 
 
 async def up(stage: Stage, screen: Screen) -> dict[str, Any]:
@@ -97,10 +98,7 @@ def _forward(stage: Stage, namespace: str, service: str) -> int:
     _end_forward()
     FORWARD_PID.parent.mkdir(parents=True, exist_ok=True)
     port = _free_port(8080)
-    forward = subprocess.Popen(
-        ["kubectl", "port-forward", "-n", namespace, f"service/{service}", f"{port}:80"],
-        env={**os.environ, "KUBECONFIG": stage.kubeconfig}, stdout=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    forward = stage.start("kubectl", "port-forward", "-n", namespace, f"service/{service}", f"{port}:80")
     FORWARD_PID.write_text(str(forward.pid))
     return port
 
@@ -183,7 +181,7 @@ def main() -> int:
             report = asyncio.run(up(stage, screen))
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(json.dumps(report, indent=2) + "\n")
-        _farewell(report, _end_command(stage))
+        _farewell(report, stage)
         return 0
     except (StageError, ClusterError, Disappointed, NoCluster, ApiError) as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -197,15 +195,26 @@ def _end_command(stage: Stage) -> str:
     return "make demo-down CLUSTER=current" if stage.current else "make demo-down"
 
 
-def _farewell(report: dict[str, Any], end_command: str) -> None:
+def page_command(port: int) -> list[str]:
+    """The web page's way to this machine: kubectl and its arguments."""
+    return [
+        "kubectl", "--namespace", NAMESPACE, "port-forward", f"deployment/{RELEASE}-autoscaler", f"{port}:{PAGE_PORT}",
+    ]  # fmt: skip
+
+
+def _farewell(report: dict[str, Any], stage: Stage) -> None:
     body = json.dumps(
         {"model": report["model"], "prompt": "the quick brown fox", "max_tokens": 16, "stream": True}
     )
+    # The embedded cluster's kubectl, and where its cluster is.
+    kubectl = "" if stage.current else f'  eval "$({_PYTHON} -m e2e.cluster env)"\n'
     print(
         f"\nThe service is up at {report['endpoint']}\n\n"
         f"  curl -N {report['endpoint']}/completions -H 'Content-Type: application/json' -d '{body}'\n\n"
+        f"The web page, at http://localhost:{PAGE_PORT} while this runs:\n\n"
+        f"{kubectl}  {' '.join(page_command(PAGE_PORT))}\n\n"
         f"Figures of this run: {Path(REPORT).relative_to(ROOT)}\n"
-        f"End it with: {end_command}"
+        f"End it with: {_end_command(stage)}"
     )
 
 

@@ -66,11 +66,16 @@ class Stage:
         else:
             self._full.down()
 
-    def install_chart(self, **values: str) -> None:
-        """`helm upgrade --install`, waiting until operator and autoscaler are ready."""
-        settings = {} if self.current else {**LOCAL_IMAGES, **self._built()}
-        settings.update(values)
-        arguments = [part for key, value in settings.items() for part in ("--set-string", f"{key}={value}")]
+    def install_chart(self, **values: str | bool) -> None:
+        """`helm upgrade --install` with these values and the web page, until operator and autoscaler are ready."""
+        settings: dict[str, str | bool] = {"autoscaler.dashboard.enabled": True}
+        if not self.current:
+            settings |= {**LOCAL_IMAGES, **self._built()}
+        settings |= values
+        # As JSON, so that "true" and "1e5" stay strings where they are.
+        arguments = [
+            part for key, value in settings.items() for part in ("--set-json", f"{key}={json.dumps(value)}")
+        ]
         if values_file := os.environ.get("TANDEM_VALUES"):
             arguments += ["--values", values_file]
         self.run(
@@ -88,10 +93,9 @@ class Stage:
 
     def run(self, program: str, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """Run kubectl or helm against this cluster."""
-        path = program if self.current else str(binaries.ensure([program])[program])
         try:
             done = subprocess.run(
-                [path, *arguments], input=stdin, capture_output=True, text=True,
+                [self._path(program), *arguments], input=stdin, capture_output=True, text=True,
                 env={**os.environ, "KUBECONFIG": self.kubeconfig}, timeout=600,
             )  # fmt: skip
         except FileNotFoundError:
@@ -102,9 +106,30 @@ class Stage:
             )
         return done.stdout
 
+    def start(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        """One that goes on, such as `kubectl port-forward`; it outlives this process, unless it is ended."""
+        try:
+            return subprocess.Popen(
+                [self._path(program), *arguments], env={**os.environ, "KUBECONFIG": self.kubeconfig},
+                stdout=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise StageError(f"{program} is not installed") from None
+
+    def load_image(self, name: str) -> None:
+        """Build an image that is not among the usual ones, and give it to the embedded cluster's node."""
+        load([name], self._full.runtime)
+
+    def tag_image(self, reference: str, name: str) -> None:
+        """Another name for an image that the embedded cluster's node has."""
+        self._full.runtime.ctr("images", "tag", "--force", reference, name)
+
     def metrics_of(self, namespace: str, pod: str, port: int = 8000) -> str:
         """A pod's /metrics, through the API server, so that it works on any cluster."""
         return self.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/metrics")
+
+    def _path(self, program: str) -> str:
+        return program if self.current else str(binaries.ensure([program])[program])
 
     def _built(self) -> dict[str, str]:
         # The tag stays `dev`; the annotation makes a changed image a changed Deployment.

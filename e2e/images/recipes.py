@@ -9,6 +9,7 @@ from e2e.cluster.errors import ClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
 _HERE = Path(__file__).parent
+PREVIOUS_RELEASE = ROOT / "e2e" / "scenarios" / "previous_release"
 
 
 def wheel_sources() -> list[Path]:
@@ -101,6 +102,14 @@ RECIPES = {
             dockerfile=ROOT / "operator" / "Dockerfile",
             context={"requirements/control-plane.txt": ROOT / "requirements" / "control-plane.txt"},
             wheel=True,
+        ),
+        Recipe(
+            # What e2e/scenarios upgrades from; not among the usual ones.
+            "previous-release",
+            "control-plane:0.0.1",
+            base="control-plane",
+            dockerfile=PREVIOUS_RELEASE / "Dockerfile",
+            context={"code.tar.bz2": PREVIOUS_RELEASE / "code.tar.bz2"},
         ),
         Recipe(
             "router",

@@ -4,12 +4,14 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from e2e.demo.stage import Stage
+from e2e.demo.stage import NAMESPACE, RELEASE, Stage
+from e2e.scenarios.terminal import Terminal
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +21,23 @@ def stage() -> Iterator[Stage]:
     yield standing
     if not os.environ.get("TANDEM_KEEP_CLUSTER"):
         standing.down()
+
+
+@pytest.fixture
+def bare(stage: Stage) -> Iterator[Stage]:
+    """The cluster without chart and CRDs, so without any InferenceService; afterwards as the others expect it."""
+    if stage.current:
+        pytest.skip("it would take Tandem off a cluster that is somebody's")
+    stage.run("helm", "uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", "--wait")
+    stage.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+    stage.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=tandem", "--timeout=300s")
+    yield stage
+    stage.install_chart()
+
+
+@pytest.fixture
+def terminal(stage: Stage, tmp_path: Path) -> Terminal:
+    return Terminal.at(stage, tmp_path)
 
 
 @pytest.fixture

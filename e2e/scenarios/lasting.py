@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from e2e.demo.stage import NAMESPACE, Stage
+from e2e.demo.stage import NAMESPACE, ROOT, Stage
 from e2e.load import Answer, Answers, Traffic, send
 from tandem_api import names
-from tandem_api.kubernetes.cluster import POD, Cluster
+from tandem_api.kubernetes.cluster import POD, SERVICE, Cluster
 
 TRAFFIC = Traffic(prompt_tokens=24, output_tokens=48, requests_per_second=1.0)
 
@@ -87,6 +87,12 @@ class Lasting:
 
         return await self.until(as_asked, seconds, f"the workers are {counts}")
 
+    async def find_endpoint(self) -> None:
+        """Where this machine reaches it: the embedded cluster's Service addresses are routed here."""
+        found = await self.cluster.get(SERVICE, self.namespace, self.name)
+        assert found is not None, f"there is no Service {self.name}"
+        self.endpoint = f"http://{found['spec']['clusterIP']}/v1"
+
     # --- doing ------------------------------------------------------------------------------------------------
     async def scale(self, **replicas: int) -> None:
         for role, count in replicas.items():
@@ -152,6 +158,14 @@ class Lasting:
             told.seconds = time.monotonic() - began
             self._count(told, self.answers.all[before:])
 
+    def report(self, name: str) -> tuple[list[dict[str, Any]], str]:
+        """The rows, written to build/e2e/NAME too, and the table of them."""
+        rows = [told.row() for told in self.told]
+        path = ROOT / "build" / "e2e" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(rows, indent=2) + "\n")
+        return rows, table(rows)
+
     @staticmethod
     def _count(told: Disturbance, answers: list[Answer]) -> None:
         told.failures += [answer.failure for answer in answers if answer.failure is not None]
@@ -182,3 +196,13 @@ def age_at_ready(pod: dict[str, Any]) -> float:
         datetime.fromisoformat, (pod["metadata"]["creationTimestamp"], ready["lastTransitionTime"])
     )
     return (served - made).total_seconds()
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """As text, a row a line, and below it how streams failed."""
+    lines = [f"{'disturbance':42}{'seconds':>8}{'whole':>7}{'failed':>7}"]
+    for row in rows:
+        figures = f"{row['seconds']:8.0f}{row['whole_streams']:7}{row['failed_streams']:7}"
+        lines.append(f"{row['disturbance']:42}{figures}  {row['detail']}".rstrip())
+        lines += [f"    {failure}" for failure in row["failures"]]
+    return "\n".join(lines)

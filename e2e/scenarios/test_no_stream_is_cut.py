@@ -5,20 +5,18 @@ not whole. The rows are written to build/e2e/streams.json.
 """
 
 import asyncio
-import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from e2e.demo.__main__ import MANIFEST
-from e2e.demo.stage import ROOT, Stage
+from e2e.demo.stage import Stage
 from e2e.scenarios.lasting import Lasting, age_at_ready
 from tandem_api import names
 from tandem_api.kubernetes.client import connect
-from tandem_api.kubernetes.cluster import SERVICE, WORKER_POOL
+from tandem_api.kubernetes.cluster import WORKER_POOL
 
 FEWEST_REQUESTS = 500
 # From the decision to serving in the new role, when idle; a cold start of the same pod is measured beside it.
@@ -154,38 +152,19 @@ async def test_every_stream_is_whole_whatever_happens(
         await service.until(has_pools, 30, "the pools are made")
         await service.scale(prefill=2)
         await service.settled(600, prefill=2, decode=1)
-        # The embedded cluster's Service addresses are routed on this machine.
-        found = await cluster.get(SERVICE, namespace, service.name)
-        assert found is not None
-        service.endpoint = f"http://{found['spec']['clusterIP']}/v1"
+        await service.find_endpoint()
         cold_start = min(age_at_ready(pod) for pod in await service.workers())
         idle_flip = await flip(service)
         try:
             await service.under_load(DISTURBANCES, FEWEST_REQUESTS)
         finally:
-            rows = [told.row() for told in service.told]
-            save(rows)
+            rows, table = service.report("streams.json")
             with capsys.disabled():
                 print(
                     f"\nflip when idle: {idle_flip:.1f} s; a cold start of the same pod: {cold_start:.0f} s"
                 )
-                print(table(rows))
+                print(table)
     assert service.answers.sent >= FEWEST_REQUESTS
     assert [row for row in rows if row["failed_streams"]] == []
     assert sum(row["whole_streams"] for row in rows) == service.answers.sent
     assert idle_flip <= FLIP_SECONDS
-
-
-def save(rows: list[dict[str, Any]]) -> None:
-    path = Path(ROOT) / "build" / "e2e" / "streams.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(rows, indent=2) + "\n")
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    lines = [f"{'disturbance':42}{'seconds':>8}{'whole':>7}{'failed':>7}"]
-    for row in rows:
-        figures = f"{row['seconds']:8.0f}{row['whole_streams']:7}{row['failed_streams']:7}"
-        lines.append(f"{row['disturbance']:42}{figures}  {row['detail']}".rstrip())
-        lines += [f"    {failure}" for failure in row["failures"]]
-    return "\n".join(lines)
