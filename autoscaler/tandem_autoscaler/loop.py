@@ -27,7 +27,7 @@ from tandem_autoscaler.write.status import news, status_of, write_status
 
 _log = logging.getLogger(__name__)
 
-# A status that changed by numbers alone is written at most this often.
+# A status is written at most this often while no decision changes: a condition may be told so much later.
 STATUS_SECONDS = 15.0
 
 
