@@ -87,6 +87,17 @@ def test_a_minimum_waits_for_gpus_that_come_back_by_themselves() -> None:
     assert fleet.counts() == {"prefill": 2, "decode": 2}
 
 
+def test_a_rollout_gives_back_what_a_minimum_waits_for() -> None:
+    """Decode lacks one worker of two GPUs, one is free and kept for it, and prefill's old worker holds one too many."""
+    two_gpus = {"minReplicas": 1, "maxReplicas": 4, "gpus": 2}
+    fleet = Fleet(spec(gpuBudget=6, prefill=two_gpus, decode=two_gpus))
+    fleet.settle()
+    fleet.edit(prefill={**two_gpus, "minReplicas": 2, "gpus": 1}, decode={**two_gpus, "minReplicas": 2})
+    fleet.settle()
+    assert fleet.counts() == {"prefill": 2, "decode": 2}
+    assert {pod.gpus for pod in fleet.observed().pods if pod.role == "prefill"} == {1}
+
+
 def test_a_minimum_that_no_budget_allows_costs_nobody_a_worker() -> None:
     fleet = Fleet(spec(gpuBudget=3))
     fleet.settle()

@@ -42,9 +42,8 @@ def size(observed: Observed, targets: dict[str, Target], *, now: float, settings
         draft.look_again(unknown_for)
     wanted: dict[str, list[str]] = {}
     for name, target in targets.items():
-        lacking = _shrink_or_roll(
-            observed, spec, target, budget, draft, now=now, room_may_come=unknown_for > 0
-        )
+        free = budget.plus(_kept_for_minima(observed, spec, targets, budget, beside=name))
+        lacking = _shrink_or_roll(observed, spec, target, free, draft, now=now, room_may_come=unknown_for > 0)
         wanted[name] = lacking[resting_places(observed, name, now=now, settings=settings) :]
     _shrink_to_budget(observed, targets, budget, draft, now=now)
     _leave_old_roles(observed, targets, draft, now=now, settings=settings)
@@ -89,17 +88,39 @@ def _end_drained(
             draft.look_again(step.seconds)
 
 
+def _kept_for_minima(
+    observed: Observed, spec: InferenceServiceSpec, targets: dict[str, Target], budget: Budget, *, beside: str
+) -> int | None:
+    """GPUs that the other roles lack of their minima, as far as the budget has all minima. None: not known.
+
+    A rollout must not count on them for a surge: `grow` keeps them, and either would wait for the other for ever.
+    """
+    least = lacking = 0
+    for name, target in targets.items():
+        gpus = gpus_per_worker(spec.roles[name])
+        if gpus is None:
+            return None
+        least += target.minimum * gpus
+        if name != beside:
+            members = sum(1 for pod in observed.pods if pod.role == name and pod.member)
+            lacking += max(0, target.minimum - members) * gpus
+    return lacking if budget.limit is not None and least <= budget.limit else 0
+
+
 def _shrink_or_roll(
     observed: Observed,
     spec: InferenceServiceSpec,
     target: Target,
-    budget: Budget,
+    free: Budget,
     draft: Draft,
     *,
     now: float,
     room_may_come: bool,
 ) -> list[str]:
-    """Let go of surplus and outdated workers of one role; returns a reason for each worker that it lacks."""
+    """Let go of surplus and outdated workers of one role; returns a reason for each worker that it lacks.
+
+    `free`: the budget as it is for one worker more than the target.
+    """
     role = spec.roles[target.role]
     wanted_hash = template_hash(observed.name, spec, role)
     members = [pod for pod in observed.pods if pod.role == target.role and pod.member]
@@ -108,7 +129,7 @@ def _shrink_or_roll(
         observed,
         wanted_hash=wanted_hash,
         target=target.replicas,
-        room_for_surge=budget.admits(gpus_per_worker(role)),
+        room_for_surge=free.admits(gpus_per_worker(role)),
         room_may_come=room_may_come,
     )
     for pod in step.discard:
