@@ -3,7 +3,7 @@
 `need_prefill` and `need_decode` see each phase as the other one leaves it at present. With another number of workers
 both change: fewer workers have larger batches, so that prompts take longer, and more prompts each, so that tokens do.
 Here a worker is predicted as a whole. What one serves hardly depends on how many there are: behind a router that takes
-the less busy one of two, the fewest of the simulator are met within one worker (docs/benchmarks.md).
+the less busy one of two, the fewest of the simulator are met within one or two workers (ADR 8).
 """
 
 import math
@@ -21,6 +21,7 @@ from tandem_autoscaler.decide.words import rounded
 from tandem_autoscaler.fleet.service import Service, Targets, decode_role
 from tandem_autoscaler.model.colocated import Predicted, Promise, Traffic, Worker, most_arrivals, predict
 from tandem_autoscaler.model.mixed_step import Chunking
+from tandem_autoscaler.model.queueing import dealt
 from tandem_autoscaler.model.rated import Rated
 
 # A prediction takes a millisecond or two, so that a worker is not rated at each tick.
@@ -114,8 +115,7 @@ def _question(
         kv_tokens=math.inf if share is None else settings.kv_fill * held / share,
         max_sequences=float(pool.max_sequences or settings.default_max_sequences),
     )
-    # Dealt to many, bursts thin out (as in model/queueing.py).
-    traffic = Traffic(1.0, prompts, output, 1.0 + (load.arrival_scv - 1.0) / ready)
+    traffic = Traffic(1.0, prompts, output, dealt(load.arrival_scv, ready))
     promise = Promise(targets.ttft_seconds, targets.tpot_seconds, targets.allowance)
     strict = settings.violation_share * targets.allowance
     first = max(strict, settings.violation_with_demotion) if service.late_demotion else strict

@@ -43,7 +43,8 @@ def wishes(
         if service.disaggregated and full and need.load < 0.7 * max(counts[prefill].ready, 1):
             wish = _not_for_decode(wish, service.pools[prefill], need, counts[prefill])
         by_role[prefill].append(wish)
-        raises += [wish] if raised is not None else []
+        if raised is not None:
+            raises.append(wish)
     if decode in service.pools:
         need = needs["tpot"] = need_decode(
             state, service, service.pools[decode], targets, load, settings, ready=counts[decode].ready
@@ -52,8 +53,10 @@ def wishes(
             need, state, service, service.pools[decode], targets, load, counts[decode], state.memory(decode), settings,
             cold, full=full,
         )  # fmt: skip
-        by_role[decode].append(_wish(need, raised, Why.TPOT_NEED))
-        raises += [by_role[decode][-1]] if raised is not None else []
+        wish = _wish(need, raised, Why.TPOT_NEED)
+        by_role[decode].append(wish)
+        if raised is not None:
+            raises.append(wish)
     joined = {role: _joined(found) for role, found in by_role.items()}
     both = need_colocated(state, service, load, ready=counts[decode].ready) if decode in counts else None
     if both is not None and state.rated is not None:

@@ -143,7 +143,7 @@ def _prefill(kinds: Kinds, traffic: Traffic, promise: Promise) -> int | None:
 
 def _decode(kinds: Kinds, traffic: Traffic, promise: Promise) -> int | None:
     worker = kinds.decode
-    context = traffic.prompt_tokens + traffic.output_tokens / 2.0
+    context = traffic.context_tokens
     model = DecodeModel(
         context_tokens=context, base_seconds=worker.step.base, seconds_per_sequence=worker.step.per_sequence,
         seconds_per_context_token=worker.step.per_context,

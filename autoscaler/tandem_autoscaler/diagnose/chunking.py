@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tandem_autoscaler.model.colocated import Predicted, Promise, Traffic, Worker, capacity, predict
 from tandem_autoscaler.model.mixed_step import DEFAULT_BUDGET, Chunking
+from tandem_autoscaler.model.queueing import dealt
 
 # Powers of two, as attention kernels and CUDA graphs like them, and parts of the budget that one prompt may have.
 BUDGETS = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -83,8 +84,7 @@ def tune(
     worker: Worker, traffic: Traffic, promise: Promise, now: Chunking, workers: int, grid: Grid = Grid()
 ) -> Tuned:
     """The best of the grid beside the present setting, for the traffic of a pool with `workers` ready ones."""
-    # Dealt to many, bursts thin out (as in queueing.py).
-    scv = 1.0 + (traffic.arrival_scv - 1.0) / workers
+    scv = dealt(traffic.arrival_scv, workers)
     of_one = replace(traffic, arrivals=traffic.arrivals / workers, arrival_scv=scv)
 
     def rated(chunking: Chunking) -> Tuning:

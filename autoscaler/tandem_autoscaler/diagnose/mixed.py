@@ -36,14 +36,14 @@ def colocated_worker(facts: Facts, plant: Plant, traffic: Traffic) -> Worker | N
     """
     prefill, decode, running = facts.prefill, facts.decode, facts.load.decode_running
     ready = facts.decode_count.ready
-    context = traffic.prompt_tokens + traffic.output_tokens / 2.0
+    context = traffic.context_tokens
     if facts.step is not None:
         return Worker(facts.step, _kv_tokens(facts, context), plant.slots)
     if prefill is None or not decode.known or running is None or not ready:
         return None
     return unmixed(
-        prefill, decode, batch=running / ready, chunking=facts.chunking or Chunking(), prompts=traffic.prompts,
-        output_tokens=traffic.output_tokens, kv_tokens=_kv_tokens(facts, context), max_sequences=plant.slots,
+        prefill, decode, traffic, batch=running / ready, chunking=facts.chunking or Chunking(),
+        kv_tokens=_kv_tokens(facts, context), max_sequences=plant.slots,
     )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def apart_workers(facts: Facts, plant: Plant, traffic: Traffic) -> tuple[Worker,
         or prefill.seconds_per_token is None
     ):
         return None
-    context = traffic.prompt_tokens + traffic.output_tokens / 2.0
+    context = traffic.context_tokens
     base, slope = decode.line_now
     d1, d2 = split(facts.decode, slope, context)
     b = prefill.seconds_per_token

@@ -66,6 +66,11 @@ class Traffic:
     def prompt_tokens(self) -> float:
         return sum(tokens * share for tokens, share in self.prompts)
 
+    @property
+    def context_tokens(self) -> float:
+        """Of a sequence in decode, in the mean: its prompt and half of its answer."""
+        return self.prompt_tokens + self.output_tokens / 2.0
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -102,7 +107,7 @@ def predict(worker: Worker, traffic: Traffic, promise: Promise, chunking: Chunki
     if traffic.arrivals <= 0:
         return Predicted(0.0, 0.0, 0.0, worker.step.base)
     rate, step, output = traffic.arrivals, worker.step, traffic.output_tokens
-    context = traffic.prompt_tokens + output / 2.0
+    context = traffic.context_tokens
     each = step.per_sequence + step.per_context * context
     prompts = [(tokens, step.of_prompt(tokens), share) for tokens, share in traffic.prompts]
     free = 1.0 - rate * (sum(seconds * share for _, seconds, share in prompts) + output * each)
@@ -148,9 +153,9 @@ def capacity(worker: Worker, traffic: Traffic, promise: Promise, chunking: Chunk
 def most_arrivals(worker: Worker, traffic: Traffic) -> float:
     """Requests of this kind per second that are as much work as one worker has time for; no promise is kept then."""
     step = worker.step
-    context = traffic.prompt_tokens + traffic.output_tokens / 2.0
     own = sum(step.of_prompt(tokens) * share for tokens, share in traffic.prompts)
-    return 1.0 / (own + traffic.output_tokens * (step.per_sequence + step.per_context * context))
+    each = step.per_sequence + step.per_context * traffic.context_tokens
+    return 1.0 / (own + traffic.output_tokens * each)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,11 @@ Distribution = Sequence[tuple[float, float]]
 POOLED_POLICIES = frozenset({"power_of_two", "cache_aware", "least_work"})
 
 
+def dealt(arrival_scv: float, workers: int) -> float:
+    """Squared coefficient of variation of the gaps at one of so many queues: dealt to many, bursts thin out."""
+    return 1.0 + (arrival_scv - 1.0) / workers
+
+
 def erlang_c(servers: int, load: float) -> float:
     """Probability of waiting with `servers` servers and `load` Erlang; 1 when they are not enough."""
     if servers <= load:
@@ -100,7 +105,7 @@ class _Queue:
             scv, parallel = self._arrival_scv + service.scv, servers
         else:
             waiting = utilisation
-            scv, parallel = 1.0 + (self._arrival_scv - 1.0) / servers + service.scv, 1
+            scv, parallel = dealt(self._arrival_scv, servers) + service.scv, 1
         rate = 2.0 * parallel * (1.0 - utilisation) / max(scv * service.mean_seconds, 1e-12)
         waits = sum([share * math.exp(-rate * slack) for slack, share in self._in_time])
         return min(1.0, self.hopeless + waiting * waits)

@@ -10,33 +10,31 @@ because a prompt of n tokens waits for n / cap steps, cap being what one may hav
 
 import math
 
-from tandem_autoscaler.model.colocated import Worker
+from tandem_autoscaler.model.colocated import Traffic, Worker
 from tandem_autoscaler.model.decode import DecodeModel
 from tandem_autoscaler.model.mixed_step import Chunking, MixedStep
 from tandem_autoscaler.model.prefill import PrefillModel
-from tandem_autoscaler.model.prompt_lengths import Lengths
 
 # However the measurements fall out: something of a prompt's time is its own, something of a sequence's its own.
 _LEAST_SHARE = 0.05
 
 
 def unmixed(
-    prefill: PrefillModel, decode: DecodeModel, *, batch: float, chunking: Chunking, prompts: Lengths,
-    output_tokens: float, kv_tokens: float, max_sequences: float,
+    prefill: PrefillModel, decode: DecodeModel, traffic: Traffic, *, batch: float, chunking: Chunking, kv_tokens: float,
+    max_sequences: float,
 ) -> Worker:  # fmt: skip
     """The worker whose learnt times are these, at the present `batch` (sequences in decode per worker).
 
-    Both models must be known. `prompts` are tokens to compute; `kv_tokens` and `max_sequences` are its limits.
+    Both models must be known. `kv_tokens` and `max_sequences` are its limits.
     """
     base, slope = decode.line_now
     tau = base + slope * max(1.0, batch)
     cap = float(chunking.threshold or chunking.budget) if chunking.enabled else math.inf
     alone, learnt = prefill.line
     per_token = max(_LEAST_SHARE * learnt, learnt - tau / cap)
-    own = sum(per_token * prefill.work(tokens) * share for tokens, share in prompts)
-    each = max(_LEAST_SHARE * slope, slope - own / output_tokens)
-    context = sum(tokens * share for tokens, share in prompts) + output_tokens / 2.0
-    per_sequence, per_context = split(decode, each, context)
+    own = sum(per_token * prefill.work(tokens) * share for tokens, share in traffic.prompts)
+    each = max(_LEAST_SHARE * slope, slope - own / traffic.output_tokens)
+    per_sequence, per_context = split(decode, each, traffic.context_tokens)
     step = MixedStep(base, per_sequence, per_context, per_token, per_token * prefill.prior.curvature)
     return Worker(step, kv_tokens, max_sequences, max(0.0, alone - 1.5 * tau))
 
