@@ -91,6 +91,20 @@ def test_all_silent_holds_for_ever() -> None:
     assert scene.outcome.conditions["ScalingActive"].reason == "NoMetrics"
 
 
+@pytest.mark.parametrize("wanted", [2, 3, 9], ids=["fewer", "as many", "more"])
+@pytest.mark.parametrize("roles", [{"prefill": 3, "decode": 3}, {"workers": 3}], ids=["apart", "colocated"])
+def test_no_decision_is_called_steady_while_no_worker_is_heard(wanted: int, roles: dict[str, int]) -> None:
+    """What the last window says may well be what stands: that nobody sees it any more is the news."""
+    scene = Scene(**roles).settle(8, prompts=0.5)
+    for role in scene.service.pools:
+        scene.pool(role, minimum=min(wanted, 3), maximum=3)
+    scene.silent = set(scene.pods)
+    for _ in range(80):
+        for decision in scene.tick().decisions.values():
+            assert (decision.target, decision.current) == (3, 3)
+            assert decision.why in (Why.STALE_DATA, Why.NO_DATA, Why.WAITING_FOR_DATA), decision.message
+
+
 def test_no_traffic_with_answering_workers_is_known_and_shrinks() -> None:
     """Invariant 11: unknown, idle and broken are three things."""
     scene = Scene(prefill=3, decode=2)

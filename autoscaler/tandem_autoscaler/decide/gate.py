@@ -90,6 +90,9 @@ def gate(
         # As many again as are ready, or four more, at once: beyond that a fault of the model is likelier than a need.
         return Gated(min(wanted, current + max(4, counts.ready)))
     wanted = min(max(wanted, at.keep), current)
+    if at.quality in (Quality.STALE, Quality.BLIND):
+        # Also where the need of the last that was seen is what stands: nobody knows whether it still is the need.
+        return Gated(current, *_unseen(at, counts))
     if wanted == current:
         return Gated(current)
     return _shrink(wanted, current, counts, memory, at, settings)
