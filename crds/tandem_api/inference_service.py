@@ -416,6 +416,28 @@ class ParentGateway(Wire):
     )
 
 
+class EndpointPicker(Wire):
+    """The endpoint picker that you run: for each request it tells the gateway which worker gets it."""
+
+    name: str = Field(
+        max_length=63,
+        pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        description="Name of its Service, in the service's namespace.",
+    )
+    port: int = Field(default=9002, ge=1, le=65535, description="Port of that Service.")
+    failure_mode: Literal["FailOpen", "FailClose"] = Field(
+        default="FailClose",
+        description="While it does not answer, the gateway refuses requests (FailClose) or chooses workers itself "
+        "(FailOpen).",
+    )
+
+
+class InferencePool(Wire):
+    """An InferencePool of the workers; the HTTPRoute leads to it, and past the router. Mode Colocated only."""
+
+    endpoint_picker: EndpointPicker
+
+
 class Gateway(Wire):
     """The way in from outside: an HTTPRoute to the router, where the cluster has the Gateway API."""
 
@@ -426,6 +448,11 @@ class Gateway(Wire):
         default_factory=list,
         max_length=16,
         description="Hosts that it answers for. Default: those of the Gateway.",
+    )
+    inference_pool: InferencePool | None = Field(
+        default=None,
+        description="Lead to an InferencePool of the workers, where the cluster has that kind (Gateway API Inference "
+        "Extension). Default: to the router.",
     )
 
 
@@ -467,6 +494,9 @@ def _whole_prompt_rule(role: str) -> tuple[str, str]:
         f"with chunked prefill off in {role}.engine, maxBatchedTokens must be at least engine.maxModelLen, because a "
         "prompt is then computed in one step",
     )
+
+
+_NO_INFERENCE_POOL = "!has(self.router.gateway) || !has(self.router.gateway.inferencePool)"
 
 
 class InferenceServiceSpec(Wire):
@@ -546,8 +576,23 @@ class InferenceServiceSpec(Wire):
                 "the router of a Disaggregated SGLang service has no policy consistent_hash; choose cache_aware, "
                 "power_of_two, round_robin or random",
             ),
+            (
+                f"{_NO_INFERENCE_POOL} || self.mode == 'Colocated'",
+                "router.gateway.inferencePool is for mode Colocated: only the router pairs prefill and decode workers",
+            ),
+            (
+                f"{_NO_INFERENCE_POOL} || self.autoscaling.mode != 'Auto' || !has(self.workers)"
+                " || self.workers.minReplicas > 0",
+                "requests that come past the router wake no sleeping role: with router.gateway.inferencePool set "
+                "workers.minReplicas to 1 or more",
+            ),
         )
     )
+
+    @property
+    def inference_pool(self) -> InferencePool | None:
+        """The InferencePool that is asked for; with one, requests reach the workers past the router."""
+        return self.router.gateway.inference_pool if self.router.gateway else None
 
     def role_name(self, role: Role) -> str:
         """The name of one of `roles`."""

@@ -77,6 +77,8 @@ class Reason(StrEnum):
     # GatewayReady
     ROUTE_MADE = "RouteMade"
     ROUTE_REFUSED = "RouteRefused"
+    POOL_REFUSED = "PoolRefused"
+    POOL_WAITING = "PoolWaiting"
     # autoscaling: ScalingActive, AbleToScale, ScalingLimited, SLOMet
     METRICS_OK = "MetricsOK"
     NO_METRICS = "NoMetrics"
@@ -224,12 +226,20 @@ MEANING: dict[Reason, tuple[str, str]] = {
         "Apply the chart's CRDs (helm upgrade does, unless crds.install is false).",
     ),
     Reason.ROUTE_MADE: (
-        "An HTTPRoute leads to the router.",
+        "An HTTPRoute leads to the router, or to the InferencePool where one is asked for.",
         "Nothing; see the HTTPRoute's status for the gateway.",
     ),
     Reason.ROUTE_REFUSED: (
         "The HTTPRoute cannot be made; the service serves inside the cluster all the same.",
         "Read the message: install the Gateway API, or correct router.gateway.",
+    ),
+    Reason.POOL_REFUSED: (
+        "The InferencePool cannot be made; the HTTPRoute leads to the router instead.",
+        "Read the message: install the Gateway API Inference Extension, or correct router.gateway.inferencePool.",
+    ),
+    Reason.POOL_WAITING: (
+        "The InferencePool is there, and the HTTPRoute leads to the router until workers and endpoint picker serve.",
+        "Read the message; where it names the picker's Service, see that its pods run and are Ready.",
     ),
     Reason.METRICS_OK: ("Fresh metrics from the workers.", "Nothing."),
     Reason.NO_METRICS: ("No worker answered the scrape.", "Check the workers and the NetworkPolicy."),

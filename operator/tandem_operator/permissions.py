@@ -8,8 +8,10 @@ from typing import Final
 
 from tandem_api.kubernetes.cluster import (
     DEPLOYMENT,
+    ENDPOINT_SLICE,
     EVENT,
     HTTP_ROUTE,
+    INFERENCE_POOL,
     INFERENCE_SERVICE,
     LEASE,
     NETWORK_POLICY,
@@ -47,8 +49,11 @@ PERMISSIONS: Final[tuple[Permission, ...]] = (
     Permission.on(NETWORK_POLICY, *_READ, "create", "patch"),
     # Whether several nodes may mount the model's volume.
     Permission.on(PERSISTENT_VOLUME_CLAIM, "get"),
-    # Where the cluster has the Gateway API; not watched.
+    # Where the cluster has the Gateway API and its Inference Extension; not watched.
     Permission.on(HTTP_ROUTE, "get", "list", "create", "patch", "delete"),
+    Permission.on(INFERENCE_POOL, "get", "list", "create", "patch", "delete"),
+    # Whether the endpoint picker of an InferencePool answers.
+    Permission.on(ENDPOINT_SLICE, "list"),
     Permission.on(EVENT, "create"),
 )
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 
 import httpx
 
-from tandem_api.kubernetes.cluster import PERSISTENT_VOLUME_CLAIM, POD, ApiError, Cluster, Kind
+from tandem_api.kubernetes.cluster import (
+    ENDPOINT_SLICE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    ApiError,
+    Cluster,
+    Kind,
+)
 from tandem_operator.build.engine_args import model_place
 from tandem_operator.build.router_deployment import is_told
 from tandem_operator.carry_out.carry_out import CarryOut, Findings, Unanswered
@@ -18,7 +25,10 @@ from tandem_operator.carry_out.router_lists import put_on, take_off
 from tandem_operator.observe.load import LoadBook, read_loads
 from tandem_operator.observe.observe import observe
 from tandem_operator.observe.observed import ChildKey, Observed, Refusal, owned_by
+from tandem_operator.observe.picker import has_ready_endpoint, slices_of
 from tandem_operator.observe.routing import read_routings
+from tandem_operator.plan.drain import seconds_to_settle
+from tandem_operator.plan.gateway import awaited_picker
 from tandem_operator.plan.kv_leak import may_strand_kv
 from tandem_operator.plan.plan import plan, wants_load
 from tandem_operator.plan.settings import Settings
@@ -94,6 +104,7 @@ class Reconciler:
         observed = replace(observed, missing_fields=self._missing_fields())
         observed = self._with_freed(memory, observed)
         observed = await self._with_claim(key, memory, observed)
+        observed = await self._with_picker(observed)
         observed = await self._with_loads(key, memory, observed)
         observed = await self._with_routings(memory, observed)
         decided = plan(observed, self._clock(), self._settings)
@@ -141,12 +152,26 @@ class Reconciler:
                 memory.claim_modes = tuple((live.get("spec") or {}).get("accessModes") or ()) or None
         return replace(observed, claim_modes=memory.claim_modes)
 
+    async def _with_picker(self, observed: Observed) -> Observed:
+        """With whether the endpoint picker that a route waits for is there; asked only meanwhile."""
+        picker = awaited_picker(observed)
+        if picker is None:
+            return observed
+        try:
+            slices = await self._cluster.list(
+                ENDPOINT_SLICE, namespace=observed.namespace, selector=slices_of(picker)
+            )
+        except ApiError as error:
+            _log.info("endpoints of %s/%s: %s", observed.namespace, picker, error)
+            return observed
+        return replace(observed, picker_ready=has_ready_endpoint(slices))
+
     async def _with_loads(self, key: ServiceKey, memory: _Memory, observed: Observed) -> Observed:
         book = self._book.setdefault(key, LoadBook())
         wanted = wants_load(observed)
         asked = wanted | self._due_for_kv(memory, observed)
         loads = await read_loads(self._http, (pod for pod in observed.pods if pod.name in asked))
-        now, settle = self._clock(), self._settings.drain_settle_seconds
+        now, settle = self._clock(), seconds_to_settle(observed, self._settings)
         book.keep_only(pod.uid for pod in observed.pods)
         pages = {
             pod.name: book.note(pod, loads.get(pod.name), now=now, settle_seconds=settle)

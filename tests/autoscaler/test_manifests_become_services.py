@@ -60,6 +60,18 @@ def test_targets_limits_and_the_pools_own_replicas_are_read() -> None:
     assert [p.uid for p in found.workers(names.PREFILL)] == ["chat-0"]
 
 
+def test_with_an_inference_pool_requests_go_past_the_router() -> None:
+    gateway = {"parents": [{"name": "public"}]}
+    pool_of_workers = {"endpointPicker": {"name": "epp"}}
+    wish = {"mode": "Colocated", "prefill": None, "decode": None}
+    beside = service(router={"gateway": gateway}, **wish)
+    past = service(router={"gateway": {**gateway, "inferencePool": pool_of_workers}}, **wish)
+    (found,), _ = observe([beside], [], [])
+    assert not found.past_the_router
+    (found,), _ = observe([past], [], [])
+    assert found.past_the_router
+
+
 def test_a_pool_that_does_not_exist_yet_is_not_scaled() -> None:
     (found,), _ = observe([service()], [pool("prefill", 1)], [])
     assert set(found.pools) == {"prefill"}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tandem_api.reasons import Condition, Reason
 from tandem_autoscaler.decide.decision import Why
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import fresh_state
@@ -231,6 +232,21 @@ def test_a_minimum_of_zero_is_honoured_after_the_idle_time_and_not_before() -> N
         scene.tick()
     assert (scene.replicas(P), scene.replicas(D)) == (0, 0)
     assert scene.decision(P).target == 0
+
+
+@pytest.mark.parametrize(
+    ("past_the_router", "reason"), [(True, Reason.WAITING_FOR_DATA), (False, Reason.NO_TRAFFIC)]
+)
+def test_a_router_that_requests_go_past_is_no_witness_that_there_are_none(
+    past_the_router: bool, reason: Reason
+) -> None:
+    """Behind an InferencePool; the workers are silent, and the router has served nothing."""
+    scene = Scene(workers=2, past_the_router=past_the_router).settle(3)
+    scene.silent = set(scene.pods)
+    for _ in range(40):
+        scene.tick(routers=[router(unserved=0, running=0)])
+    assert ("promptsPerSecond" in scene.decision(W).numbers) is not past_the_router
+    assert scene.outcome.conditions[Condition.SLO_MET].reason == reason
 
 
 def test_a_slow_start_is_not_given_up_as_idle() -> None:

@@ -28,6 +28,7 @@ from tandem_operator.plan.actions import (
     Plan,
     Undrain,
 )
+from tandem_operator.plan.drain import seconds_to_settle
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.settings import Settings
 
@@ -70,6 +71,7 @@ class Fleet:
         }
         self.objects: dict[tuple[str, str], Manifest] = {}
         self.busy: dict[str, float | None] = {}
+        self.picker_ready: bool | None = None
         self.writes = 0
         self.log: list[Action] = []
         self.events: list[Any] = []
@@ -92,9 +94,9 @@ class Fleet:
             if pod.started:
                 load = Load(in_flight=self.busy.get(pod.name, 0.0), kv_usage=0.0)
                 quiet[pod.name] = self._book.note(
-                    pod, load, now=self.now, settle_seconds=self.settings.drain_settle_seconds
+                    pod, load, now=self.now, settle_seconds=seconds_to_settle(seen, self.settings)
                 )
-        return Observed(**{**seen.__dict__, "quiet": quiet})
+        return Observed(**{**seen.__dict__, "quiet": quiet, "picker_ready": self.picker_ready})
 
     def plan(self) -> Plan:
         return plan(self.observed(), self.now, self.settings)

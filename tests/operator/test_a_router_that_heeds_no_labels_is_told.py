@@ -83,6 +83,9 @@ def planned(made: Fleet, *addresses: str) -> Plan:
 def test_a_new_worker_is_left_to_the_router_for_a_moment_and_then_told() -> None:
     made = fleet()
     assert planned(made).enlists == ()
+    # Nothing else would bring the look at which it is told.
+    assert planned(made).requeue_seconds == SETTINGS.router_finds_seconds
+    assert planned(made, "10.0.0.0", "10.0.0.1").requeue_seconds is None
     made.now += SETTINGS.router_finds_seconds
     found = {(enlist.url, enlist.role, enlist.bootstrap_port) for enlist in planned(made).enlists}
     assert found == {("http://10.0.0.0:8000", "prefill", 8998), ("http://10.0.0.1:8000", "decode", None)}

@@ -35,7 +35,13 @@ def readings(*given: tuple[float, float | None], pod: PodView | None = None) -> 
 
 def step(quiet: Quiet, now: float, *, pod: PodView | None = None) -> Gone | Wait:
     return drain_step(
-        pod or worker(), quiet, now=now, deadline_seconds=300, settings=SETTINGS, hands_over_kv=True
+        pod or worker(),
+        quiet,
+        now=now,
+        deadline_seconds=300,
+        settle_seconds=SETTINGS.drain_settle_seconds,
+        settings=SETTINGS,
+        hands_over_kv=True,
     )
 
 

@@ -43,12 +43,15 @@ def of_users(
     return ttft, _kept(per_token, targets.tpot_seconds, targets.quantile)
 
 
-def _histogram(history: History, role: str, window_seconds: float, *signals: str) -> Histogram | None:
+def _histogram(
+    history: History, role: str, window_seconds: float, *signals: str, least: float = 1.0
+) -> Histogram | None:
+    """The first of these that counted a request; None as well where it counted fewer than `least`."""
     found = history.rates(role, window_seconds)
     for signal in signals:
         histogram = found.histograms.get(signal)
-        if histogram is not None and histogram.count * found.seconds >= 1:
-            return histogram
+        if histogram is not None and (requests := histogram.count * found.seconds) >= 1:
+            return histogram if requests >= least else None
     return None
 
 
@@ -74,10 +77,8 @@ def burn(
     `certain`: count only what was surely late. Raising workers rests on it, because with an engine's own fixed
     buckets a target in the middle of one would else look missed for ever. Shrinking is held back by the estimate.
     """
-    histogram = _histogram(history, role, window_seconds, *signals)
-    if histogram is None or histogram.count * history.rates(role, window_seconds).seconds < least:
-        return None
-    share = histogram.share_within(target_seconds)
+    histogram = _histogram(history, role, window_seconds, *signals, least=least)
+    share = None if histogram is None else histogram.share_within(target_seconds)
     if share is None or not share.resolved:
         return None
     return (1.0 - (share.upper if certain else share.estimate)) / allowance

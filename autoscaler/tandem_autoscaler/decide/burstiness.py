@@ -36,8 +36,10 @@ class Burstiness:
     def observed(self, now_seconds: float, seconds: float, requests: float) -> "Burstiness":
         if not 0 < seconds <= _LONGEST_SECONDS or requests < 0:
             return self
-        first = self.ticks[:, 0].searchsorted(now_seconds - _KEEP_SECONDS)
-        return Burstiness(np.concatenate((self.ticks[first:], ((now_seconds, seconds, requests),))))
+        kept = self.ticks[self.ticks[:, 0].searchsorted(now_seconds - _KEEP_SECONDS) :]
+        ticks = np.empty((len(kept) + 1, 3))
+        ticks[:-1], ticks[-1] = kept, (now_seconds, seconds, requests)
+        return Burstiness(ticks)
 
     def arrival_scv(self, most: float) -> float:
         """Index of dispersion of the counts, between 1 (Poisson) and `most`; a prior while too little is known."""
@@ -46,7 +48,7 @@ class Burstiness:
         seconds = self.ticks[:, 1]
         counts = self.ticks[:, 2] * statistics.median(seconds.tolist()) / seconds
         mean = np.correlate(counts, _MOVING, "same") / _points_around(len(counts))
-        total = float(mean.sum())
+        total = float(np.add.reduce(mean))
         if total <= 0:
             return PRIOR
         off = counts - mean

@@ -101,7 +101,7 @@ def measure(
         arrivals = settled(mean, short.rate("arrivals_total") or 0.0, minute.seconds, short.seconds)
     # The router counts what was served, and apart what found no worker: a lower bound, for when workers are silent.
     routed = router.rate("router_requests_total")
-    if routed is not None and arrivals is None and service.routers:
+    if routed is not None and arrivals is None and service.routers and not service.past_the_router:
         mean = arrivals = routed + (router.rate("router_unserved_total") or 0.0)
     now = history.now_seconds
     found, hit_share = _present_lengths((short, minute), five) or state.lengths, state.hit_share

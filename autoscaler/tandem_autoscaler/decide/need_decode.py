@@ -124,12 +124,12 @@ def need_decode(
     if not model.known:
         return Need(None, "no token has been timed yet", numbers)
     batch, feasible = batch_limit(model, pool, targets, settings, kv_per_sequence(load, ready))
+    most = math.inf if model.proven else 2 * max(ready, 1)
 
     def needed(demand: float) -> int:
         if not feasible:
             return max(1, math.ceil(demand * model.seconds(batch) / batch - 1e-9))
-        found = staffed(demand, model, batch, settings.fluctuation)
-        return found if model.proven else min(found, 2 * max(ready, 1))
+        return int(min(most, staffed(demand, model, batch, settings.fluctuation)))
 
     if load.decode_ahead.ratio is not None:
         numbers[DEMAND_RATIO] = load.decode_ahead.ratio

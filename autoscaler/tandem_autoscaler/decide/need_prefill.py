@@ -17,6 +17,8 @@ from tandem_autoscaler.fleet.service import Service, Targets
 from tandem_autoscaler.model.prompt_lengths import mean_tokens
 from tandem_autoscaler.model.queueing import POOLED_POLICIES, Sizing, moments, smallest_pool
 
+SECONDS_PER_PROMPT = "secondsPerPrompt"
+
 
 @dataclass(frozen=True)
 class Need:
@@ -80,7 +82,7 @@ def need_prefill(
     keep = sized(ahead.keep).workers
     busy = arrivals * service_time.mean_seconds
     numbers |= {
-        "secondsPerPrompt": service_time.mean_seconds,
+        SECONDS_PER_PROMPT: service_time.mean_seconds,
         "busyWorkers": busy,
         "predictedViolation": sizing.violation,
         "allowedViolation": sizing.allowed,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tandem_autoscaler.decide.attainment import LEAST_REQUESTS, burn
 from tandem_autoscaler.decide.decision import Why
 from tandem_autoscaler.decide.load import Load
-from tandem_autoscaler.decide.need_prefill import Need, decode_share
+from tandem_autoscaler.decide.need_prefill import SECONDS_PER_PROMPT, Need, decode_share
 from tandem_autoscaler.decide.quality import RoleCount
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import RoleMemory, ServiceState
@@ -49,9 +49,7 @@ def raise_prefill(
     """More prefill workers than the model asks for, or None."""
     base = need.workers or 0
     waiting = load.prefill_waiting
-    prompts = state.computed_lengths
-    if waiting and state.prefill.known and prompts:
-        each = moments(state.prefill.distribution(prompts)).mean_seconds
+    if waiting and (each := _seconds_per_prompt(need, state)) is not None:
         work = waiting * each
         if work > 0.5 * targets.ttft_seconds * max(counts.ready, 1):
             work += max(0.0, need.load - counts.ready) * cold_start_seconds
@@ -78,6 +76,16 @@ def raise_prefill(
         memory,
         settings,
     )
+
+
+def _seconds_per_prompt(need: Need, state: ServiceState) -> float | None:
+    """In the mean, as the need was made with, if it came so far; None while nothing is known of it."""
+    if SECONDS_PER_PROMPT in need.numbers:
+        return need.numbers[SECONDS_PER_PROMPT]
+    prompts = state.computed_lengths
+    if prompts is None or not state.prefill.known:
+        return None
+    return moments(state.prefill.distribution(prompts)).mean_seconds
 
 
 def raise_decode(

@@ -158,6 +158,7 @@ def _service(manifest: Manifest, replicas: dict[tuple[str, str, str], int], pods
         confirm_seconds=parse_seconds(scaling.scale_down.confirm),
         cold_start_seconds=parse_seconds(scaling.cold_start) if scaling.cold_start else None,
         router_policy=spec.router.policy,
+        past_the_router=spec.inference_pool is not None,
         first_token_at_decode=spec.mode == "Disaggregated" and spec.engine.type == "sglang",
         late_demotion=spec.engine.late_demotion,
         flips=_interchangeable(pods),

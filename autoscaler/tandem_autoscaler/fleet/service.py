@@ -87,6 +87,8 @@ class Service:
     cold_start_seconds: float | None = None
     late_demotion: bool = False  # prompts that would be late yield to those that can still be on time
     router_policy: str = "power_of_two"
+    # By an InferencePool: what the router counts is no count of the requests.
+    past_the_router: bool = False
     # SGLang: the decode worker has a request from its arrival on, so its first token is the user's.
     first_token_at_decode: bool = False
     flips: bool = (

@@ -18,8 +18,8 @@ def lengths(histogram: Histogram | None) -> Lengths | None:
         return None
     mean, count, edges = max(histogram.mean, 1.0), histogram.count, histogram.edges
     filled = [
-        (edges[index - 1] if index else 0.0, edges[index], inside / count)
-        for index, inside in enumerate(histogram.counts)
+        (low, high, inside / count)
+        for low, high, inside in zip((0.0, *edges), edges, histogram.counts, strict=False)
         if inside > 0
     ]
     if len(filled) == 1:

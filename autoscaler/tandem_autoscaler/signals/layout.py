@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from struct import Struct
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,13 +98,13 @@ class Layout:
         """The counters, `arrivals_total` among them."""
         found = dict(zip(self.counters, vector[: len(self.counters)].tolist(), strict=True))
         if self.arrivals:
-            found[ARRIVALS] = float(vector[-1])
+            found[ARRIVALS] = vector.item(-1)
         return found
 
     def histogram(self, vector: Vector, name: str) -> Histogram:
         """One histogram. Raises KeyError when the layout has none of that name."""
         edges, buckets, total = self._places[name]
-        return Histogram(edges, tuple(vector[buckets].tolist()), float(vector[total]))
+        return Histogram(edges, tuple(vector[buckets].tolist()), vector.item(total))
 
     def joined(self, other: "Layout") -> "Layout":
         """The signals of both, with `other`'s edges where they differ."""
@@ -212,6 +213,13 @@ class Histograms(Mapping[str, Histogram]):
         )
 
     def __getitem__(self, name: str) -> Histogram:
+        made = self.get(name)
+        if made is None:
+            raise KeyError(name)
+        return made
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The histogram, or `default`. Absent ones are asked for as often as others, so nothing is raised here."""
         made = self._made.get(name)
         if made is None:
             for layout, vector in self.parts:
@@ -219,9 +227,12 @@ class Histograms(Mapping[str, Histogram]):
                     part = layout.histogram(vector, name)
                     made = part if made is None else made.plus(part)
             if made is None:
-                raise KeyError(name)
+                return default
             self._made[name] = made
         return made
+
+    def __contains__(self, name: object) -> bool:
+        return any([name in layout.buckets for layout, _ in self.parts])
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(name for layout, _ in self.parts for name in layout.histograms))

@@ -1,7 +1,7 @@
 """One pod's readings over time, with counter resets taken out."""
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -85,7 +85,8 @@ class Track:
             raw = self.layout.vector(reading)
             change = raw - self.raw
             # The usual case: what rises from sound values to finite ones is sound.
-            if (change[self.layout.rising] >= 0.0).all() and math.isfinite(change.sum()):
+            least = np.minimum.reduce(change[self.layout.rising], initial=0.0)
+            if least >= 0.0 and math.isfinite(np.add.reduce(change)):
                 return self._followed(raw, change, reading, now_seconds)
         reading = sound(reading)
         if reading.empty:
@@ -104,7 +105,7 @@ class Track:
         """`change` is this call's own."""
         sums = change[self.layout.sums]
         np.maximum(sums, 0.0, out=sums)
-        point = self.points[-1] + change if change.any() else self.points[-1]
+        point = self.points[-1] + change if np.count_nonzero(change) else self.points[-1]
         times, points = _thinned((*self.times, reading.read_at_seconds), (*self.points, point))
         return Track(
             self.uid, self.role, reading, now_seconds, self.layout, raw, times, points, self.born
@@ -121,10 +122,6 @@ class Track:
             raw=layout.moved(self.raw, self.layout, absent=np.nan),
             points=tuple(layout.moved(point, self.layout, absent=0.0) for point in self.points),
         )
-
-    def index_at(self, seconds: float) -> int:
-        """Of the last point at or before that time, else of the first one."""
-        return max(0, bisect_right(self.times, seconds) - 1)
 
     def last_step(self) -> Step | None:
         """Between the last two readings; None while there is one only."""

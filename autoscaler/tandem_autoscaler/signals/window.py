@@ -5,6 +5,7 @@ came or went within the window count for the part of it in which they worked: ot
 more demand (old pods' past rate plus the new pod's present one) and order still more.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -144,11 +145,13 @@ class History:
             return None
         if not track.departed and self.now_seconds - track.seen_at_seconds > FRESH_SECONDS:
             return None
-        end = track.times[-1]
-        # At least the last step, however old: a point before the last one, by its place and not by its time, of which a
-        # float of today's seconds keeps no more than 2e-7.
-        index = min(track.index_at(begin), len(track.times) - 2)
-        start = track.times[index]
+        times = track.times
+        end = times[-1]
+        # From the last point at or before `begin`, else the first one. At least the last step, however old: a point
+        # before the last one, by its place and not by its time, of which a float of today's seconds keeps no more than
+        # 2e-7.
+        index = min(max(0, bisect_right(times, begin) - 1), len(times) - 2)
+        start = times[index]
         if track.departed:
             return (index, max(self.now_seconds - start, 1e-3)) if end > begin else None
         if index == 0 and track.born and start > begin:

@@ -78,9 +78,13 @@ def _health_path(spec: InferenceServiceSpec) -> list[str]:
     return [] if path == "/health" else ["--health-check-endpoint", path]
 
 
+def serving_labels(service: str, role: str) -> dict[str, str]:
+    """What selects the workers of a role that requests may be sent to."""
+    return dict(sorted({**names.worker_labels(service, role), names.LABEL_SERVING: "true"}.items()))
+
+
 def _serving(service: str, role: str) -> list[str]:
-    labels = {**names.worker_labels(service, role), names.LABEL_SERVING: "true"}
-    return [f"{key}={value}" for key, value in sorted(labels.items())]
+    return [f"{key}={value}" for key, value in serving_labels(service, role).items()]
 
 
 def router_deployment(

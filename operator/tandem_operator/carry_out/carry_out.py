@@ -154,6 +154,8 @@ class CarryOut:
             if live is not None and not self._is_ours(live, kind, observed, findings):
                 return
         if live is not None and live["metadata"].get("deletionTimestamp"):
+            if kind in OPTIONAL:
+                findings.look_again_seconds = 2.0
             return
         if live is not None and (up_to_date(live, wanted) or self._known_settled(live, wanted)):
             self._take_in(findings, kind, live)
@@ -234,13 +236,15 @@ class CarryOut:
     async def _remove(self, removal: Remove, observed: Observed, findings: Findings) -> None:
         await self._cluster.delete(removal.kind, observed.namespace, removal.name, uid=removal.uid)
         findings.learned = True
-        self._world.expect_deletion(
-            removal.kind,
-            observed.namespace,
-            removal.name,
-            removal.uid,
-            gone_by=format_time(self._clock() + _GRACE_SECONDS),
-        )
+        live = observed.child(removal.kind, removal.name)
+        if removal.kind in OPTIONAL and live is not None:
+            # Nobody watches it, so nobody will tell when it is gone.
+            self._world.remove(removal.kind, live)
+        else:
+            gone_by = format_time(self._clock() + _GRACE_SECONDS)
+            self._world.expect_deletion(
+                removal.kind, observed.namespace, removal.name, removal.uid, gone_by=gone_by
+            )
         _log.info(
             "%s/%s removed %s %s: %s",
             observed.namespace,

@@ -90,6 +90,8 @@ class Observed:
     status: Mapping[str, Any] = field(default_factory=dict)
     # Access modes of the claim that the model is on; None: not known, or there is no claim.
     claim_modes: tuple[str, ...] | None = None
+    # Does the endpoint picker's Service have a ready endpoint? None: not asked, or no answer.
+    picker_ready: bool | None = None
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         return self.children.get((kind.plural, name))

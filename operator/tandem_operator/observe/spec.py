@@ -30,11 +30,22 @@ def _cross_check(spec: InferenceServiceSpec) -> str | None:
         return "mode Disaggregated needs both spec.prefill and spec.decode"
     if spec.slo is None and spec.autoscaling.mode in ("Auto", "Recommend"):
         return f"autoscaling.mode {spec.autoscaling.mode} sizes from targets: set spec.slo, or choose External or Off"
+    if spec.inference_pool is not None and spec.mode != "Colocated":
+        return "router.gateway.inferencePool is for mode Colocated: only the router pairs prefill and decode workers"
+    if spec.inference_pool is not None and spec.autoscaling.mode == "Auto" and _may_sleep(spec):
+        return (
+            "requests that come past the router wake no sleeping role: with router.gateway.inferencePool set "
+            "workers.minReplicas to 1 or more"
+        )
     for name, role in spec.roles.items():
         problem = _role_problem(role)
         if problem:
             return f"spec.{name}: {problem}"
     return engine_problem(spec)
+
+
+def _may_sleep(spec: InferenceServiceSpec) -> bool:
+    return any(role.min_replicas == 0 for role in spec.roles.values())
 
 
 def _role_problem(role: Role) -> str | None:

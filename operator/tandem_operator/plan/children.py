@@ -4,6 +4,7 @@ from tandem_api import names
 from tandem_api.kubernetes.cluster import (
     DEPLOYMENT,
     HTTP_ROUTE,
+    INFERENCE_POOL,
     NETWORK_POLICY,
     POD_DISRUPTION_BUDGET,
     ROLE,
@@ -16,6 +17,7 @@ from tandem_api.kubernetes.cluster import (
 from tandem_operator.build.disruption_budget import disruption_budget
 from tandem_operator.build.gateway import http_route
 from tandem_operator.build.group import leaders_service
+from tandem_operator.build.inference_pool import inference_pool
 from tandem_operator.build.network_policy import network_policy
 from tandem_operator.build.router_deployment import router_deployment
 from tandem_operator.build.router_rbac import router_role, router_role_binding, router_service_account
@@ -23,6 +25,7 @@ from tandem_operator.build.router_service import router_service
 from tandem_operator.build.worker_pool import worker_pool
 from tandem_operator.observe.observed import Observed
 from tandem_operator.plan.actions import Apply, CreatePool, Remove, SetReplicas
+from tandem_operator.plan.gateway import route_backend, unwanted_ways_in
 from tandem_operator.plan.settings import Settings
 from tandem_operator.plan.succession import new_roles_serve
 from tandem_operator.plan.targets import Target, seed
@@ -49,7 +52,7 @@ def wanted_objects(observed: Observed, targets: dict[str, Target], settings: Set
         Apply(ROLE, router_role(**place, owner=owner)),
         Apply(ROLE_BINDING, router_role_binding(**place, owner=owner)),
         Apply(SERVICE, router_service(**place, name=service_name(observed), owner=owner)),
-        Apply(NETWORK_POLICY, network_policy(**place, owner=owner)),
+        Apply(NETWORK_POLICY, network_policy(**place, gateway=spec.router.gateway, owner=owner)),
     ]
     wanted += [
         Apply(
@@ -60,8 +63,10 @@ def wanted_objects(observed: Observed, targets: dict[str, Target], settings: Set
         )
         for name, target in targets.items()
     ]
+    if spec.inference_pool is not None:
+        wanted.append(Apply(INFERENCE_POOL, inference_pool(**place, wish=spec.inference_pool, owner=owner)))
     if spec.router.gateway is not None:
-        backend = service_name(observed)
+        backend = route_backend(observed, router=service_name(observed))
         route = http_route(**place, backend=backend, gateway=spec.router.gateway, owner=owner)
         wanted.append(Apply(HTTP_ROUTE, route))
     if leaders_need_names(observed):
@@ -157,9 +162,9 @@ def wanted_pools(observed: Observed, targets: dict[str, Target]) -> tuple[Create
 
 def unwanted_objects(observed: Observed, targets: dict[str, Target]) -> tuple[Remove, ...]:
     """What an earlier mode left behind; only once the present one serves (field case D8)."""
-    no_route = _unwanted_route(observed)
+    ways_in = unwanted_ways_in(observed)
     if not new_roles_serve(observed, targets):
-        return no_route
+        return ways_in
     kept: dict[Kind, set[str]] = {
         WORKER_POOL: {names.pool_name(observed.name, role) for role in targets},
         POD_DISRUPTION_BUDGET: {names.pool_name(observed.name, role) for role in targets},
@@ -177,17 +182,4 @@ def unwanted_objects(observed: Observed, targets: dict[str, Target]) -> tuple[Re
             removals.append(
                 Remove(kind, name, manifest["metadata"]["uid"], "no role of the present mode needs it")
             )
-    return (*no_route, *removals)
-
-
-def _unwanted_route(observed: Observed) -> tuple[Remove, ...]:
-    """The way in from a gateway that the spec asks for no more."""
-    route = observed.child(HTTP_ROUTE, observed.name)
-    assert observed.spec is not None
-    if (
-        route is None
-        or observed.spec.router.gateway is not None
-        or route["metadata"].get("deletionTimestamp")
-    ):
-        return ()
-    return (Remove(HTTP_ROUTE, observed.name, route["metadata"]["uid"], "router.gateway is not set"),)
+    return (*ways_in, *removals)

@@ -8,7 +8,8 @@ only the deadline ends it.
 from dataclasses import dataclass
 
 from tandem_api import names
-from tandem_operator.observe.observed import Quiet
+from tandem_api.kubernetes.cluster import INFERENCE_POOL
+from tandem_operator.observe.observed import Observed, Quiet
 from tandem_operator.observe.pod import PodView
 from tandem_operator.plan.settings import Settings
 
@@ -27,19 +28,30 @@ class Wait:
     seconds: float
 
 
+def seconds_to_settle(observed: Observed, settings: Settings) -> float:
+    """How long after its label went a worker may still be sent new requests.
+
+    The routers are asked whom they list; who chooses past them, by the InferencePool, cannot be.
+    """
+    past_router = observed.child(INFERENCE_POOL, observed.name) is not None
+    return settings.past_router_settle_seconds if past_router else settings.drain_settle_seconds
+
+
 def drain_step(
     pod: PodView,
     quiet: Quiet,
     *,
     now: float,
     deadline_seconds: float,
+    settle_seconds: float,
     settings: Settings,
     hands_over_kv: bool,
     listed: bool = False,
 ) -> Gone | Wait:
     """What to do with a draining worker now.
 
-    `hands_over_kv`: its decode peers may still read from it. `listed`: a router would still send work to it.
+    `settle_seconds`: so long after its label went it may be sent new requests. `hands_over_kv`: its decode peers may
+    still read from it. `listed`: a router would still send work to it.
     """
     assert pod.drain_started is not None
     if pod.broken is not None and not pod.broken.finishes:
@@ -53,7 +65,7 @@ def drain_step(
     poll = min(settings.drain_poll_seconds, ends_at - now)
     if listed or quiet.idle_since is None or quiet.read_at is None:
         return Wait(poll)
-    settled_at = pod.drain_started + settings.drain_settle_seconds
+    settled_at = pod.drain_started + settle_seconds
     # The first zero counts only once the router has let go; the second must be a later reading.
     if quiet.read_at - max(quiet.idle_since, settled_at) < settings.drain_quiet_seconds:
         return Wait(poll)

@@ -22,8 +22,9 @@ from tandem_operator.plan.children import (
     wanted_pools,
 )
 from tandem_operator.plan.events import action_events, fault_events
+from tandem_operator.plan.gateway import awaited_picker
 from tandem_operator.plan.marks import wanted_marks
-from tandem_operator.plan.routing import enlists, relists, unlists
+from tandem_operator.plan.routing import enlist_wait, enlists, relists, unlists
 from tandem_operator.plan.schema import storable
 from tandem_operator.plan.settings import Settings
 from tandem_operator.plan.sizing import size
@@ -50,6 +51,10 @@ def plan(observed: Observed, now: float, settings: Settings) -> Plan:
     )
     if observed.foreign or observed.refusals:
         draft.look_again(settings.look_again_seconds)
+    if awaited_picker(observed) is not None and not observed.picker_ready:
+        draft.look_again(settings.picker_check_seconds)
+    if (wait := enlist_wait(observed, now, settings)) is not None:
+        draft.look_again(wait)
     for pod in observed.pods:
         # Looked at again just after it should be gone: nothing else would tell that it is stuck.
         if pod.gone_by is not None and now <= pod.gone_by + settings.stuck_seconds:

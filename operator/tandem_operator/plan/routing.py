@@ -11,6 +11,7 @@ from tandem_operator.build.router_deployment import is_told
 from tandem_operator.observe.address import base_url
 from tandem_operator.observe.observed import Observed
 from tandem_operator.observe.pod import PodView
+from tandem_operator.observe.routing import Routing
 from tandem_operator.observe.timestamp import format_time, parse_time
 from tandem_operator.plan.actions import Enlist, Mark, Unlist
 from tandem_operator.plan.settings import Settings
@@ -64,8 +65,6 @@ def enlists(observed: Observed, now: float, settings: Settings) -> tuple[Enlist,
 
     New ones it finds by itself, and gets the time for it.
     """
-    if observed.spec is None or not is_told(observed.spec):
-        return ()
     return tuple(
         Enlist(
             routing.router,
@@ -74,11 +73,29 @@ def enlists(observed: Observed, now: float, settings: Settings) -> tuple[Enlist,
             pod.role,
             BOOTSTRAP_PORT if pod.role == names.PREFILL else None,
         )
-        for pod in _serving(observed)
+        for pod, routing in _to_be_told(observed)
         if now - (pod.ready_since or now) >= settings.router_finds_seconds
+    )
+
+
+def enlist_wait(observed: Observed, now: float, settings: Settings) -> float | None:
+    """Seconds until a router is told of a worker that is still left to its own finding; None: there is no such."""
+    waits = [
+        settings.router_finds_seconds - (now - (pod.ready_since or now)) for pod, _ in _to_be_told(observed)
+    ]
+    return min([wait for wait in waits if wait > 0], default=None)
+
+
+def _to_be_told(observed: Observed) -> list[tuple[PodView, Routing]]:
+    """Workers that serve, each with a router that must be told and does not list it."""
+    if observed.spec is None or not is_told(observed.spec):
+        return []
+    return [
+        (pod, routing)
+        for pod in _serving(observed)
         for routing in observed.routings
         if pod.ip not in routing.workers
-    )
+    ]
 
 
 def _serving(observed: Observed) -> list[PodView]:

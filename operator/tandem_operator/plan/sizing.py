@@ -18,7 +18,7 @@ from tandem_operator.plan.budget import Budget, gpu_budget
 from tandem_operator.plan.children import router_has_turned
 from tandem_operator.plan.complete import complete
 from tandem_operator.plan.draft import Draft
-from tandem_operator.plan.drain import Gone, drain_step
+from tandem_operator.plan.drain import Gone, drain_step, seconds_to_settle
 from tandem_operator.plan.grow import grow
 from tandem_operator.plan.rest import rest_left_seconds, resting_places
 from tandem_operator.plan.rollout import RolloutStep, rollout_step
@@ -77,6 +77,7 @@ def _end_drained(
             observed.quiet.get(pod.name, Quiet()),
             now=now,
             deadline_seconds=parse_seconds(spec.drain.deadline),
+            settle_seconds=seconds_to_settle(observed, settings),
             settings=settings,
             # Asked of the worker's role, not of the mode: after a change of mode old prefill workers still lend KV.
             hands_over_kv=True,

@@ -6,6 +6,7 @@ from tandem_api import names
 from tandem_api.kubernetes.cluster import (
     DEPLOYMENT,
     HTTP_ROUTE,
+    INFERENCE_POOL,
     INFERENCE_SERVICE,
     NETWORK_POLICY,
     POD,
@@ -35,4 +36,7 @@ WATCHED: Final[dict[Kind, str | None]] = {
 
 # Kinds of others that a cluster need not have. They are not watched, for a watch on a kind that is not there never
 # comes to rest: our own writes and the periodic lists tell of them.
-OPTIONAL: Final[dict[Kind, str | None]] = {HTTP_ROUTE: names.MANAGED_SELECTOR}
+OPTIONAL: Final[dict[Kind, str | None]] = {
+    HTTP_ROUTE: names.MANAGED_SELECTOR,
+    INFERENCE_POOL: names.MANAGED_SELECTOR,
+}

@@ -43,6 +43,13 @@ def changed(*path: str, to: Any) -> dict[str, Any]:
     return manifest
 
 
+def pooled(**spec: Any) -> dict[str, Any]:
+    """A Colocated service whose gateway leads to an InferencePool."""
+    gateway = {"parents": [{"name": "public"}], "inferencePool": {"endpointPicker": {"name": "chat-epp"}}}
+    colocated = {key: GOOD["spec"][key] for key in ("model", "slo")}
+    return changed("spec", to={**colocated, "router": {"gateway": gateway}, **spec})
+
+
 def test_a_good_manifest_is_accepted(kubectl_apply: Apply) -> None:
     answer = kubectl_apply(GOOD)
     assert answer.returncode == 0, answer.stderr
@@ -58,6 +65,8 @@ def test_a_good_manifest_is_accepted(kubectl_apply: Apply) -> None:
         changed("spec", "model", "uri", to="pvc://weights/llama"),
         changed("spec", "prefill", to={"gpus": 8, "nodes": 2, "pipelineParallel": 1}),
         changed("spec", "engine", "chunkedPrefill", to={"enabled": False, "maxBatchedTokens": 16384}),
+        pooled(),
+        pooled(workers={"minReplicas": 0}, autoscaling={"mode": "External"}),
     ],
 )  # fmt: skip
 def test_other_good_manifests_are_accepted(kubectl_apply: Apply, manifest: dict[str, Any]) -> None:
@@ -112,6 +121,15 @@ def test_other_good_manifests_are_accepted(kubectl_apply: Apply, manifest: dict[
             'unknown field "spec.prefill.engine.maxModelLen"',
         ),
         (changed("spec", "prefil", to={}), 'unknown field "spec.prefil"'),
+        (
+            changed("spec", "router", to=pooled()["spec"]["router"]),
+            "inferencePool is for mode Colocated: only the router pairs prefill and decode workers",
+        ),
+        (pooled(workers={"minReplicas": 0}), "set workers.minReplicas to 1 or more"),
+        (
+            pooled(router={"gateway": {"parents": [{"name": "public"}], "inferencePool": {}}}),
+            "inferencePool.endpointPicker: Required value",
+        ),
         (changed("metadata", "name", to="a" * 49), "may have at most 48 characters"),
         (changed("metadata", "name", to="1chat"), "must start with a letter"),
         (changed("metadata", "name", to="chat.v2"), "must start with a letter"),

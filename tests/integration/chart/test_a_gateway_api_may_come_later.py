@@ -1,32 +1,15 @@
 """router.gateway on the real API server: without the Gateway API's CRDs, then with the published ones."""
 
-import json
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tandem_api import names
 from tests.integration.chart.conftest import SERVICES, Component, Site, eventually
+from tests.integration.chart.published_crds import http_route_crd
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
-GATEWAY_API = "sigs.k8s.io/gateway-api@v1.3.0"
 ROUTES = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes"
-
-
-def http_route_crd() -> Path:
-    """The published CRD, out of the Go module's cache."""
-    go = shutil.which("go") or "/usr/local/go/bin/go"
-    try:
-        done = subprocess.run(
-            [go, "mod", "download", "-json", GATEWAY_API], capture_output=True, text=True, timeout=120
-        )
-        folder = Path(json.loads(done.stdout)["Dir"])
-    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"NOT TESTED: the Gateway API's module cannot be had: {error}")
-    return folder / "config" / "crd" / "standard" / "gateway.networking.k8s.io_httproutes.yaml"
 
 
 def test_a_route_comes_with_the_kind_and_goes_with_the_wish(

@@ -5,6 +5,7 @@ loopback addresses that the test gives to the pods.
 """
 
 import http.client
+import itertools
 import json
 import os
 import socket
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from tandem_api import names
+from tests.integration.chart.published_crds import inference_pool_crd
 from tests.integration.operator.conftest import (
     Manifest,
     Operator,
@@ -43,7 +45,7 @@ class LiveFleet:
         self.place, self.folder = place, folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self._block = f"127.{os.getpid() % 200 + 20}.{int(time.time()) % 250}"
-        self._running: set[str] = set()
+        self._engines: dict[str, subprocess.Popen[bytes]] = {}
         self.host, self.port = "127.0.0.1", 0
 
     def _start(self, command: list[str], log: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -59,14 +61,13 @@ class LiveFleet:
         pods = eventually(lambda: (found := self.place.workers(service)) and len(found) == count and found)
         for pod in pods:
             name = pod["metadata"]["name"]
-            if name in self._running:
+            if name in self._engines:
                 continue
-            self._running.add(name)
-            ip = f"{self._block}.{len(self._running)}"
+            ip = f"{self._block}.{len(self._engines) + 1}"
             arguments = pod["spec"]["containers"][0]["args"]
             gate = self.folder / f"gate-{name}"
             gate.mkdir()
-            self._start(
+            self._engines[name] = self._start(
                 [
                     sys.executable, "-m", "tandem_worker", *arguments,
                     "--host", ip, "--simulate", "h100-llama-8b",
@@ -123,18 +124,30 @@ class LiveFleet:
         self._start(command, "router.log", KUBECONFIG=str(config))
         eventually(lambda: answers(host, self.port, "/readiness") == 200, seconds=60)
 
+    def end_engine(self, name: str) -> None:
+        """At once, for its pod is gone: a kubelet would have let it end its streams first."""
+        self._engines[name].kill()
+
     def ask(self, tokens: int = 4) -> tuple[int, str]:
         """One streamed completion through the router: status and the whole body."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
-        body = {"model": "tiny", "prompt": "hello " * 50, "max_tokens": tokens, "stream": True}
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+        return ask(self.host, self.port, tokens)
 
     def stop(self) -> None:
         for process in self._processes:
             process.kill()
             process.wait()
+
+
+def ask(host: str, port: int, tokens: int) -> tuple[int, str]:
+    """One streamed completion: status and the whole body; status 0 where nobody answers or the answer breaks off."""
+    connection = http.client.HTTPConnection(host, port, timeout=120)
+    try:
+        body = {"model": "tiny", "prompt": "hello " * 50, "max_tokens": tokens, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except (OSError, http.client.HTTPException) as error:
+        return 0, repr(error)
 
 
 def answers(host: str, port: int, path: str) -> int:
@@ -241,3 +254,98 @@ def finished(pod: Manifest) -> float:
     connection.request("GET", "/metrics")
     lines = connection.getresponse().read().decode().splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("tandem:requests_total{"))
+
+
+# --- past the router ----------------------------------------------------------------------------------------
+# Longer than a drain waits for the routers, which it can ask: 3 s, and 2 s between two readings.
+HEARS_LATE_SECONDS = 6.0
+
+
+class LatePicker:
+    """An endpoint picker of the pool `chat`: in turn the Ready pods that its selector found some seconds ago."""
+
+    def __init__(self, place: Place, live: LiveFleet) -> None:
+        self._place, self._live, self._turn = place, live, itertools.count()
+        path = place.path("inferencepools", "chat", group="inference.networking.k8s.io/v1")
+        pool = eventually(lambda: found(place, path), what="the pool is made")
+        self._labels = pool["spec"]["selector"]["matchLabels"]
+        (target,) = pool["spec"]["targetPorts"]
+        self._port = target["number"]
+        self._heard: list[tuple[float, list[str]]] = []
+        self._known: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._listen)
+
+    def __enter__(self) -> "LatePicker":
+        self._look()
+        self._heard = [(0.0, self._heard[0][1])]
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def ask(self, tokens: int) -> tuple[int, str]:
+        """To the next worker, past the router."""
+        late = time.monotonic() - HEARS_LATE_SECONDS
+        addresses = [heard for at, heard in self._heard if at <= late][-1]
+        return ask(addresses[next(self._turn) % len(addresses)], self._port, tokens)
+
+    def _listen(self) -> None:
+        while not self._stop.wait(0.1):
+            self._look()
+
+    def _look(self) -> None:
+        pods = {pod["metadata"]["name"]: pod for pod in self._place.items("pods")}
+        for name in self._known - set(pods):
+            self._live.end_engine(name)
+        in_pool = {
+            name: pod["status"]["podIP"]
+            for name, pod in sorted(pods.items())
+            if self._labels.items() <= pod["metadata"]["labels"].items() and pod["status"].get("podIP")
+        }
+        self._known = (self._known & set(pods)) | set(in_pool)
+        self._heard.append((time.monotonic(), list(in_pool.values())))
+
+
+def found(place: Place, path: str) -> Manifest | None:
+    status, text = place.cluster.api.request("GET", path)
+    return json.loads(text) if status == 200 else None
+
+
+def test_no_stream_is_cut_past_the_router_either(
+    place: Place, operator: Operator, live: LiveFleet, tmp_path: Path
+) -> None:
+    """Behind an InferencePool, with a picker that hears late of a worker's leaving; there is no router at all."""
+    place.cluster.kubectl("apply", "--server-side", "-f", str(inference_pool_crd()))
+    gateway = {"parents": [{"name": "public"}], "inferencePool": {"endpointPicker": {"name": "epp"}}}
+    place.apply(
+        "chat",
+        colocated(model=MODEL, engine={"maxModelLen": 4096}, router={"gateway": gateway, "replicas": 0}),
+    )
+    live.run_engines("chat", count=1)
+    place.scale("chat-workers", 2)
+    live.run_engines("chat", count=2)
+    eventually(lambda: place.service("chat")["status"]["roles"]["workers"]["summary"] == "2/2")
+
+    with LatePicker(place, live) as picker:
+        streams: list[tuple[int, str]] = []
+        threads = [threading.Thread(target=lambda: streams.append(picker.ask(TOKENS))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        place.scale("chat-workers", 1)
+        leaving = eventually(lambda: place.workers("chat", serving=False))[0]["metadata"]["name"]
+        short = []
+        # One request at a time, so that the leaving worker is idle at most readings.
+        while leaving in [pod["metadata"]["name"] for pod in place.workers("chat")]:
+            short.append(picker.ask(4))
+            time.sleep(0.3)
+        short += [picker.ask(4) for _ in range(4)]
+        for thread in threads:
+            thread.join()
+
+    assert {status for status, _ in short} == {200}, short
+    assert [(status, body.count("data: ")) for status, body in streams] == [(200, TOKENS + 1)] * 8
+    assert not [body for _, body in short + streams if '"error"' in body]
