@@ -28,6 +28,7 @@ MEANINGS: Final = {
     "requestsPerWorker": Meaning("requests that one worker serves with both promises kept", "/s"),
     "tokensPerSecond": Meaning("output tokens that are asked for", "/s"),
     "outputTokens": Meaning("mean answer", "tokens"),
+    "contextTokens": Meaning("tokens that a sequence holds in the KV cache", "tokens"),
     "tokensPerSecondAhead": Meaning("output tokens to be ready for when a new worker serves", "/s"),
     "batchLimit": Meaning("sequences per worker at which TPOT is just kept", "sequences"),
     "batch": Meaning("sequences per worker with so many workers", "sequences"),

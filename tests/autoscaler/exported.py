@@ -27,6 +27,7 @@ class Exported:
         self.sums = dict.fromkeys(EDGES, 0.0)
         self.finished = self.prompt_tokens = self.output_tokens = 0.0
         self.running = self.waiting = self.kv = 0.0
+        self.blocks: int | None = None  # of 16 tokens, of its KV cache; None: it does not tell
 
     def observe(self, name: str, value: float, times: float = 1.0) -> None:
         self.counts[name][bisect_left(EDGES[name], value)] += times
@@ -62,6 +63,10 @@ class Exported:
             f"vllm:generation_tokens_total{{{at}}} {self.output_tokens}",
             f'vllm:prompt_tokens_by_source_total{{{at},source="local_compute"}} {self.prompt_tokens}',
         ]
+        if self.blocks is not None:
+            lines.append(
+                f'vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="{self.blocks}"}} 1.0'
+            )
         for name, counts in self.counts.items():
             running = 0.0
             for edge, count in zip((*EDGES[name], math.inf), counts, strict=True):

@@ -60,7 +60,7 @@ def eased_scene(*, late_demotion: bool = True) -> Scene:
 def test_prefill_eases_and_is_cautious_again_once_prompts_are_late_and_after_a_restart() -> None:
     scene = eased_scene()
     assert scene.state.memory(P).ease == 1.0
-    assert scene.state.memory(D).ease == 0.0, "no queue of decode's makes up for too few workers"
+    assert scene.state.memory(D).ease == 0.0, "its workers do not tell what their sequences hold"
     for _ in range(24):
         scene.prompts(4.0, seconds=1.5)
         scene.answers(4.0)

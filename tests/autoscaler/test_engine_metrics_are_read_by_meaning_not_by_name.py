@@ -69,6 +69,19 @@ def test_engines_of_one_pod_are_added_up() -> None:
     assert reading.histograms["ttft"].mean == pytest.approx(0.5)
 
 
+def test_tokens_in_the_cache_are_its_share_of_the_caches_that_there_are() -> None:
+    """Two engines of 1,000 blocks of 16 tokens, 90 and 50 % full."""
+    usage = 'vllm:kv_cache_usage_perc{engine="0"} 0.9\nvllm:kv_cache_usage_perc{engine="1"} 0.5\n'
+    info = 'vllm:cache_config_info{block_size="16",engine="%d",num_gpu_blocks="%s"} 1.0\n'
+    reading = read(usage + info % (0, "1000") + info % (1, "1000"))
+    assert reading.gauges["kv_tokens"] == pytest.approx(0.7 * 32_000)
+    # An engine that has not measured its memory yet writes None: unknown, not zero.
+    for unknown in ("None", "", "inf"):
+        assert "kv_tokens" not in read(usage + info % (0, unknown)).gauges
+    assert "kv_tokens" not in read(info % (0, "1000")).gauges
+    assert read("sglang:num_used_tokens 5120\n").gauges["kv_tokens"] == 5120
+
+
 def test_only_locally_computed_prompt_tokens_are_prefill_work() -> None:
     reading = read(
         'vllm:prompt_tokens_by_source_total{source="local_compute"} 100\n'
@@ -131,7 +144,7 @@ def test_a_real_vllm_text_is_read_as_prometheus_own_parser_reads_it() -> None:
         "output_tokens_total",
         "prompt_tokens_computed_total",
     } <= reading.counters.keys()
-    assert {"running", "waiting", "waiting_for_room", "kv_usage"} <= reading.gauges.keys()
+    assert {"running", "waiting", "waiting_for_room", "kv_usage", "kv_tokens"} <= reading.gauges.keys()
 
 
 def test_the_tests_own_engine_exports_what_is_read() -> None:

@@ -1,5 +1,7 @@
 """Invariants 6, 18 and 22: from a prior for another machine to the right figures, and not off by one stall."""
 
+import math
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -127,20 +129,23 @@ def test_the_largest_batch_meets_the_target_and_one_more_does_not(
     assert batch == 256 or model.seconds(batch + 1) > target
 
 
-@given(st.floats(0.001, 0.1), st.floats(0, 0.05), st.floats(1, 200), st.floats(0.1, 1e4), st.floats(1, 3))
+@given(
+    st.floats(0.001, 0.1), st.floats(0, 0.05), st.floats(1, 200), st.floats(0.1, 1e4), st.floats(1, 3), st.booleans()
+)  # fmt: skip
 def test_decode_workers_suffice_are_the_fewest_and_rise_with_the_tokens(
-    base: float, slope: float, limit: float, tokens: float, factor: float
+    base: float, slope: float, limit: float, tokens: float, factor: float, even: bool
 ) -> None:
     model = DecodeModel(base_seconds=base, seconds_per_sequence=slope)
-    workers = staffed(tokens, model, limit, 1.5)
+    workers = staffed(tokens, model, limit, 1.5, even=even)
 
     def peak(count: int) -> float:
         mean, deviation = mean_batch(tokens / count, model)
-        return mean + 1.5 * deviation
+        return mean + 1.5 * deviation / (math.sqrt(count) if even else 1.0)
 
     assert peak(workers) <= limit
     assert workers == 1 or peak(workers - 1) > limit
-    assert staffed(tokens * factor, model, limit, 1.5) >= workers
+    assert staffed(tokens * factor, model, limit, 1.5, even=even) >= workers
+    assert staffed(tokens, model, limit, 1.5, even=True) <= staffed(tokens, model, limit, 1.5)
 
 
 def test_lengths_keep_the_exact_mean() -> None:

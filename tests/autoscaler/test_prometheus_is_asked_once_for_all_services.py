@@ -74,7 +74,7 @@ def exporter() -> Iterator[Exporter]:
     for number, path in enumerate(TARGETS, 1):
         made.pods[path] = Exported()
         made.pods[path].prefill(10 * number, tokens=100, seconds=0.2)
-        made.pods[path].kv = 0.1 * number
+        made.pods[path].kv, made.pods[path].blocks = 0.1 * number, 1000 * number
     yield made
     made.close()
 

@@ -1,4 +1,4 @@
-"""The slow gain: prefill whose promise is kept better than asked for is sized for less (ALGORITHM 4.6's outer loop).
+"""The slow gain: a role whose promise is kept better than asked for is sized for less (ALGORITHM 4.6's outer loop).
 
 The quantile of the demand is the one dial between cost and misses, and no one value suits all traffic: where arrivals
 are smooth and pools are large, the quantile that bursty traffic needs keeps a worker too many. So it comes down over a
@@ -22,7 +22,8 @@ CONFIRM_SHARE = 0.5
 def eased(ease: float, burning: float | None, seconds: float) -> float:
     """Between 0 (cautious) and 1 (bold), `seconds` later. Where nothing is known of misses, nothing changes.
 
-    `burning`: what prefill misses over five minutes, as a part of the allowance (`reactive.prefill_burn`).
+    `burning`: what the role misses over five minutes, as a part of the allowance (`reactive.prefill_burn`,
+    `decode_burn`).
     """
     if burning is None or seconds <= 0:
         return ease
@@ -38,12 +39,15 @@ def quantile_for(asked: float, ease: float) -> float:
     return asked - ease * max(0.0, asked - BOLDEST_QUANTILE)
 
 
-def may_ease(service: Service) -> bool:
-    """Only prefill, and only where late prompts step aside: its queue makes up for a rise beyond the pool.
+def may_ease(service: Service, role: str, *, contexts_told: bool) -> bool:
+    """Prefill only where late prompts step aside: its queue makes up for a rise beyond the pool.
 
-    Decode has nothing of the kind. Eased as well it lost 0.6 points on mooncake-conv and 1.0 on bursty-diurnal.
+    Decode only where its workers tell what their sequences hold. Without that its model errs by more than the quantile
+    is worth: eased nevertheless it lost 0.6 points on mooncake-conv and 1.0 on bursty-diurnal.
     """
-    return service.disaggregated and service.late_demotion
+    if not service.disaggregated:
+        return False
+    return service.late_demotion if role == prefill_role(service) else contexts_told
 
 
 def confirm_seconds(service: Service, role: str) -> float:
@@ -52,5 +56,5 @@ def confirm_seconds(service: Service, role: str) -> float:
     A prefill worker too few costs the prompts of a cold start, and the queue lets the right ones wait. A decode worker
     too few costs every stream the KV cache that it held: halved as well, mooncake-conv lost up to 1.5 points.
     """
-    bold = may_ease(service) and role == prefill_role(service)
+    bold = role == prefill_role(service) and may_ease(service, role, contexts_told=False)
     return service.confirm_seconds * (CONFIRM_SHARE if bold else 1.0)

@@ -14,6 +14,9 @@ from tandem_autoscaler.model.samples import Samples
 from tandem_autoscaler.signals.histogram import Histogram
 from tandem_autoscaler.signals.track import Step
 
+# Sequences whose contexts tell little of the mean one.
+_FEW = 4.0
+
 
 def learn(
     state: ServiceState, service: Service, settings: Settings, wall_seconds: float, *, decode_bound: bool
@@ -32,6 +35,9 @@ def learn(
             or wall_seconds - pod.ready_since_seconds < settings.young_seconds
         ]
     )
+    if service.disaggregated:
+        # A colocated worker's cache also holds prompts that are not computed yet.
+        state = changed(state, sequence_tokens=_sequence_tokens(state, decode_role(service)))
     prefill = state.prefill
     if not decode_bound:
         busy = _prefill_from_busy_time(state, service, young, settings)
@@ -157,7 +163,11 @@ def _learn_decode(
         measured = _token_time(step)
         if measured is not None:
             seconds, batch, tokens = measured
-            found.append(model.sample(batch=batch, seconds=seconds, tokens=tokens))
+            own = model
+            if state.sequence_tokens is not None:
+                held = _held(step.gauges.get("kv_tokens"), step.gauges.get("running"), model.context_tokens)
+                own = model.at_context(held or model.context_tokens, model.context_scv)
+            found.append(own.sample(batch=batch, seconds=seconds, tokens=tokens))
     return model.learn(now, [sample for sample in found if sample is not None]), ttft
 
 
@@ -190,14 +200,40 @@ def _learn_steps(state: ServiceState, service: Service, young: frozenset[str]) -
 def context(state: ServiceState) -> tuple[float, float]:
     """(mean, squared coefficient of variation) of the tokens that a sequence in decode holds; (0, 0) where unknown.
 
-    That is its prompt, cached or not, because its KV is read, and half of its output. Long answers stay longer, which
-    this leaves out.
+    The mean is what the workers' caches hold, where they tell it, else `_expected_context`.
     """
     prompt = mean_tokens(state.lengths) if state.lengths else 0.0
-    mean = prompt + (state.output_tokens or 0.0) / 2
-    if not state.lengths or mean <= 0:
-        return mean, 0.0
-    return mean, moments(state.lengths).scv * (prompt / mean) ** 2
+    mean = _expected_context(state)
+    scv = moments(state.lengths).scv * (prompt / mean) ** 2 if state.lengths and mean > 0 else 0.0
+    return state.sequence_tokens or mean, scv
+
+
+def _expected_context(state: ServiceState) -> float:
+    """Tokens of a sequence's prompt, cached or not, because its KV is read, and of half its output.
+
+    Long answers stay longer, which this leaves out: where some are very long, as those of models that reason, what a
+    sequence holds is half as much again.
+    """
+    return (mean_tokens(state.lengths) if state.lengths else 0.0) + (state.output_tokens or 0.0) / 2
+
+
+def _sequence_tokens(state: ServiceState, decode: str) -> float | None:
+    """Mean tokens that a sequence in decode holds, over all workers; None where they do not tell it.
+
+    While no worker is heard, or none decodes, it is what it was.
+    """
+    kv_tokens, running = state.history.total(decode, "kv_tokens"), state.history.total(decode, "running")
+    if running is None or (running < 1.0 and kv_tokens is not None):
+        return state.sequence_tokens
+    return _held(kv_tokens, running, _expected_context(state))
+
+
+def _held(kv_tokens: float | None, running: float | None, expected: float) -> float | None:
+    """Tokens per running sequence. A few sequences are only as good as so many: `expected` counts as _FEW of them."""
+    if not kv_tokens or not running or running < 1.0:
+        return None
+    few = _FEW if expected > 0 else 0.0
+    return (kv_tokens + few * expected) / (running + few)
 
 
 def _token_time(step: Step) -> tuple[float, float, float] | None:

@@ -8,6 +8,7 @@ from tandem_autoscaler.decide.load import Load
 from tandem_autoscaler.decide.need_prefill import Need
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import (
+    CONTEXT_TOKENS,
     DEMAND_RATIO,
     OUTPUT_TOKENS,
     STEP_BASE,
@@ -18,6 +19,9 @@ from tandem_autoscaler.decide.state import (
 from tandem_autoscaler.decide.words import rounded
 from tandem_autoscaler.fleet.service import Pool, Service, Targets
 from tandem_autoscaler.model.decode import DecodeModel
+
+# Routers that look at how much each decode worker holds. A cache-aware one does so only where the difference is large.
+EVEN_POLICIES = frozenset({"power_of_two", "least_work"})
 
 
 def mean_batch(tokens_per_second: float, model: DecodeModel) -> tuple[float, float]:
@@ -36,8 +40,18 @@ def mean_batch(tokens_per_second: float, model: DecodeModel) -> tuple[float, flo
     return batch, model.spread * math.sqrt(batch / free)
 
 
-def staffed(tokens_per_second: float, model: DecodeModel, batch_limit: float, fluctuation: float) -> int:
+def staffed(
+    tokens_per_second: float,
+    model: DecodeModel,
+    batch_limit: float,
+    fluctuation: float,
+    *,
+    even: bool = False,
+) -> int:
     """min{N : b + z sigma <= B} with b, sigma of a worker that makes an N-th of the tokens: square-root staffing.
+
+    `even`: the router looks at what each worker holds, so what comes by chance is shared by all, and a worker's part
+    of it varies by sigma / sqrt(N).
 
     ALGORITHM 4.4 takes tau at the full batch B* for the mean as well. That is right where batching is nearly free
     (GPUs), and two to three times too much where the step grows with the batch (CPUs, long contexts), because
@@ -48,7 +62,7 @@ def staffed(tokens_per_second: float, model: DecodeModel, batch_limit: float, fl
 
     def fits(workers: int) -> bool:
         mean, deviation = mean_batch(tokens_per_second / workers, model)
-        return mean + fluctuation * deviation <= batch_limit
+        return mean + fluctuation * deviation / (math.sqrt(workers) if even else 1.0) <= batch_limit
 
     high = 1
     while not fits(high) and high < 1_000_000:
@@ -110,6 +124,8 @@ def need_decode(
         numbers[STEP_PER_CONTEXT] = model.seconds_per_context_token
     if state.output_tokens:
         numbers[OUTPUT_TOKENS] = state.output_tokens
+    if state.sequence_tokens is not None:
+        numbers[CONTEXT_TOKENS] = state.sequence_tokens
     ahead = load.tokens_ahead
     if ahead is None or load.decode_ahead is None:
         if state.decode_demand.remembered_ratio is not None:
@@ -125,11 +141,12 @@ def need_decode(
         return Need(None, "no token has been timed yet", numbers)
     batch, feasible = batch_limit(model, pool, targets, settings, kv_per_sequence(load, ready))
     most = math.inf if model.proven else 2 * max(ready, 1)
+    even = state.sequence_tokens is not None and service.router_policy in EVEN_POLICIES
 
     def needed(demand: float) -> int:
         if not feasible:
             return max(1, math.ceil(demand * model.seconds(batch) / batch - 1e-9))
-        return int(min(most, staffed(demand, model, batch, settings.fluctuation)))
+        return int(min(most, staffed(demand, model, batch, settings.fluctuation, even=even)))
 
     if load.decode_ahead.ratio is not None:
         numbers[DEMAND_RATIO] = load.decode_ahead.ratio

@@ -175,11 +175,8 @@ def burns(
     """
     found = (
         prefill_burn(state, service, targets, settings, infeasible_share, settings.window_seconds),
-        burn(
-            state.history, decode_role(service), ("gate_tpot", "tpot", "inter_token"), targets.tpot_seconds,
-            targets.allowance, settings.window_seconds, certain=False,
-        ),
-    )  # fmt: skip
+        decode_burn(state, service, targets, settings.window_seconds),
+    )
     return max((value for value in found if value is not None), default=None)
 
 
@@ -194,3 +191,13 @@ def prefill_burn(
         certain=False,
     )  # fmt: skip
     return None if found is None else found - infeasible_share / targets.allowance
+
+
+def decode_burn(
+    state: ServiceState, service: Service, targets: Targets, window_seconds: float
+) -> float | None:
+    """What decode misses of the TPOT target, as a part of the allowance; None while it is not known."""
+    return burn(
+        state.history, decode_role(service), ("gate_tpot", "tpot", "inter_token"), targets.tpot_seconds,
+        targets.allowance, window_seconds, certain=False,
+    )  # fmt: skip

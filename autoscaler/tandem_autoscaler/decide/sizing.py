@@ -20,12 +20,12 @@ from tandem_autoscaler.decide.load import Load, measure
 from tandem_autoscaler.decide.need_colocated import rate_worker
 from tandem_autoscaler.decide.need_prefill import cold_start_seconds
 from tandem_autoscaler.decide.quality import RoleCount, count, quality
-from tandem_autoscaler.decide.reactive import burns, decode_is_full, prefill_burn
+from tandem_autoscaler.decide.reactive import burns, decode_burn, decode_is_full, prefill_burn
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import COLD_START, RoleMemory, ServiceState, changed
 from tandem_autoscaler.decide.verdicts import not_sizing, scaling_active, scaling_limited, slo_met
 from tandem_autoscaler.decide.wish import Wish, scaled_up_for_silent, wishes
-from tandem_autoscaler.fleet.service import Pool, Service, decode_role, prefill_role
+from tandem_autoscaler.fleet.service import Pool, Service, Targets, decode_role, prefill_role
 from tandem_autoscaler.signals.source import Snapshot
 from tandem_autoscaler.signals.window import History
 
@@ -85,10 +85,7 @@ def decide(
         for r in service.pools
     )
     sighted = _sighted(history, service, counts, settings)
-    ease = state.memory(prefill_role(service)).ease if may_ease(service) else 0.0
-    if may_ease(service):
-        slowly = prefill_burn(state, service, targets, settings, hopeless, settings.long_window_seconds)
-        ease = eased(ease, slowly, since)
+    eases = _eases(state, service, targets, settings, hopeless, since)
     decisions: dict[str, Decision] = {}
     memories: dict[str, RoleMemory] = {}
     for role, pool in service.pools.items():
@@ -114,7 +111,7 @@ def decide(
     noted = {
         role: changed(
             memories[role], current=decision.current, target=decision.target,
-            ease=ease if role == prefill_role(service) else 0.0,
+            ease=eases[role],
         )
         for role, decision in decisions.items()
     }  # fmt: skip
@@ -170,6 +167,22 @@ def _look(
 def _kept(wish: Wish) -> int | None:
     """What a later step down is held against."""
     return None if wish.workers is None else max(wish.workers, wish.keep)
+
+
+def _eases(
+    state: ServiceState, service: Service, targets: Targets, settings: Settings, hopeless: float, since: float
+) -> dict[str, float]:
+    """How far each role's demand quantile may now fall, `since` seconds after the last tick."""
+    found = dict.fromkeys(service.pools, 0.0)
+    for role in service.pools:
+        if not may_ease(service, role, contexts_told=state.sequence_tokens is not None):
+            continue
+        if role == prefill_role(service):
+            slowly = prefill_burn(state, service, targets, settings, hopeless, settings.long_window_seconds)
+        else:
+            slowly = decode_burn(state, service, targets, settings.long_window_seconds)
+        found[role] = eased(state.memory(role).ease, slowly, since)
+    return found
 
 
 def _sighted(history: History, service: Service, counts: dict[str, RoleCount], settings: Settings) -> float:

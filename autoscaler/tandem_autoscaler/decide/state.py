@@ -24,6 +24,7 @@ STEP_BASE = "stepBaseSeconds"
 STEP_PER_SEQUENCE = "stepSecondsPerSequence"
 STEP_PER_CONTEXT = "stepSecondsPerContextToken"
 OUTPUT_TOKENS = "outputTokens"
+CONTEXT_TOKENS = "contextTokens"
 PROMPT_TOKENS = "promptTokens"
 COLD_START = "coldStartSeconds"
 DEMAND_RATIO = "demandRatio"
@@ -58,7 +59,7 @@ class RoleMemory:
     grew_at_seconds: float | None = None  # when the number of ready workers last grew
     fresh_ticks: int = 0
     heard_at_seconds: float | None = None  # the newest complete measurement
-    ease: float = 0.0  # how far prefill's demand quantile may fall (easing.py)
+    ease: float = 0.0  # how far the role's demand quantile may fall (easing.py)
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ class ServiceState:
     decode_demand: Demand = field(default_factory=Demand)  # output tokens per second
     burstiness: Burstiness = field(default_factory=Burstiness)
     output_tokens: float | None = None
+    sequence_tokens: float | None = (
+        None  # that a sequence in decode holds, by its workers' KV caches; None: not told
+    )
     decode_ttft: Samples = field(default_factory=Samples)
     mixed: MixedModel = field(default_factory=MixedModel)  # of a colocated pool
     rated: Rated | None = None  # one worker of it
@@ -121,7 +125,8 @@ def fresh_state(service: Service, now_seconds: float, settings: Settings) -> Ser
             seconds_per_context_token=context if context is not None and context >= 0 else None,
         )
     tokens = of_prefill.get(PROMPT_TOKENS)
-    decode = decode.at_context((tokens or 0.0) + (of_decode.get(OUTPUT_TOKENS) or 0.0) / 2)
+    held = of_decode.get(CONTEXT_TOKENS) or None
+    decode = decode.at_context(held or (tokens or 0.0) + (of_decode.get(OUTPUT_TOKENS) or 0.0) / 2)
     return ServiceState(
         history=begin(now_seconds),
         prefill=prefill,
@@ -130,6 +135,7 @@ def fresh_state(service: Service, now_seconds: float, settings: Settings) -> Ser
         prefill_demand=_demand(of_prefill),
         decode_demand=_demand(of_decode),
         output_tokens=of_decode.get(OUTPUT_TOKENS) or None,
+        sequence_tokens=held if held is not None and held > 0 and service.disaggregated else None,
         remembered_cold_start=of_prefill.get(COLD_START) or of_decode.get(COLD_START),
         active_at_seconds=now_seconds,
     )

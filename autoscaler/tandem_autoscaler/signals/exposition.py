@@ -50,6 +50,7 @@ class Families:
     totals: dict[str, float] = field(default_factory=dict)
     # Count of a histogram without buckets (a summary, or a query that asked for sum and count only).
     plain_counts: dict[str, float] = field(default_factory=dict)
+    capacity_tokens: float = 0.0  # of the KV caches; 0: not told
 
     def add(self, metric: str, part: str, labels: Mapping[str, str], value: float) -> None:
         """One sample. NaN is no value: the series counts as absent."""
@@ -68,6 +69,8 @@ class Families:
             for at in _COUNTED.get(metric, ()):
                 if labels.get(at[1]) == at[2]:
                     self.labelled[at] = self.labelled.get(at, 0.0) + value
+            if metric in metric_names.CAPACITY:
+                self.capacity_tokens += value * _product(labels, metric_names.CAPACITY[metric])
 
     def add_bucket(self, metric: str, edge: float, value: float) -> None:
         """One bucket's cumulative count, which is not NaN."""
@@ -91,6 +94,8 @@ class Families:
             present = next((name for name in aliases if name in self.sums), None)
             if present is not None:
                 gauges[signal] = self.sums[present] / self.series[present]
+        if self.capacity_tokens > 0 and "kv_usage" in gauges:
+            gauges.setdefault("kv_tokens", gauges["kv_usage"] * self.capacity_tokens)
         histograms = {}
         for signal, aliases in metric_names.HISTOGRAMS.items():
             histogram = next((h for name in aliases if (h := self._histogram(name)) is not None), None)
@@ -107,6 +112,15 @@ class Families:
         if name in self.plain_counts:
             return Histogram((math.inf,), (self.plain_counts[name],), self.totals.get(name, 0.0))
         return None
+
+
+def _product(labels: Mapping[str, str], names: Iterable[str]) -> float:
+    """Of labels that are numbers; 0 where one is none (vLLM writes "None" until it has measured)."""
+    try:
+        found = math.prod([float(labels.get(name, "")) for name in names])
+    except ValueError:
+        return 0.0
+    return found if math.isfinite(found) else 0.0
 
 
 def parse(text: str, *, uid: str, read_at_seconds: float) -> PodReading:

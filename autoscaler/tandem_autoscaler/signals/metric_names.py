@@ -77,11 +77,16 @@ GAUGES: Final[dict[str, tuple[str, ...]]] = {
     "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
     "gate_in_flight": ("tandem:requests_in_flight",),
     "router_running": ("vllm_router_running_requests",),
+    # Tokens in the KV cache. vLLM tells them as a share of CAPACITY.
+    "kv_tokens": ("sglang:num_used_tokens",),
 }
 # Ratios are averaged over the engines of a pod, everything else is summed.
 RATIOS: Final[dict[str, tuple[str, ...]]] = {
     "kv_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
 }
+
+# Metric -> the labels whose product is the size of an engine's KV cache in tokens; those of a pod's engines add up.
+CAPACITY: Final[dict[str, tuple[str, str]]] = {"vllm:cache_config_info": ("num_gpu_blocks", "block_size")}
 
 
 def all_names() -> frozenset[str]:
@@ -92,5 +97,5 @@ def all_names() -> frozenset[str]:
 
 
 def labelled_names() -> frozenset[str]:
-    """Every metric of which only some label values count."""
-    return frozenset(name for series in LABELLED.values() for name, _, _ in series)
+    """Every metric whose labels are looked at: only some values of them count, or they are what is told."""
+    return frozenset(name for series in LABELLED.values() for name, _, _ in series) | CAPACITY.keys()

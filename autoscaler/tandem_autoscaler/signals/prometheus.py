@@ -48,7 +48,9 @@ def _grouped(function: str, names: Iterable[str], *more: str) -> str:
 _HISTOGRAMS: Final = _flat(metric_names.HISTOGRAMS)
 _PLAIN: Final = _flat(metric_names.COUNTERS) | _flat(metric_names.GAUGES)
 _LABELLED: Final = metric_names.labelled_names()
-_LABELS: Final = {label for series in metric_names.LABELLED.values() for _, label, _ in series}
+_LABELS: Final = {label for series in metric_names.LABELLED.values() for _, label, _ in series} | {
+    label for labels in metric_names.CAPACITY.values() for label in labels
+}
 
 # Several engines of one pod become one value here: sums for counts, the mean for ratios.
 QUERIES: Final[dict[str, str]] = {

@@ -121,6 +121,7 @@ class Readings:
             "waiting": float(min(waiting, _WAITING_INSIDE) if held_back else waiting),
             "waiting_for_room": 0.0 if prefill else float(waiting),
             "kv_usage": min(1.0, values["kv"] / self._fleet.hardware.kv_tokens),
+            "kv_tokens": float(values["kv"]),
             "gate_in_flight": float(running + waiting),
         }
         return PodReading(uid, now, counters, gauges, histograms)
