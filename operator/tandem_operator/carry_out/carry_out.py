@@ -6,6 +6,7 @@ refuses for good (a taken name, an invalid template, a quota) comes back as find
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -327,7 +328,8 @@ class CarryOut:
         }
         if isinstance(action, Flip):
             labels[names.LABEL_ROLE] = action.role
-            annotations[names.ANNOTATION_FLIPPED_AT] = format_time(action.at)
+            # In whole seconds, rounded up: a role must not be kept for less than was promised.
+            annotations[names.ANNOTATION_FLIPPED_AT] = format_time(math.ceil(action.at))
         merge = {
             "metadata": {
                 "uid": action.uid,
