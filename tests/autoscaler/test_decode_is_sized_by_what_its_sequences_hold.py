@@ -15,13 +15,13 @@ from tandem_autoscaler.benchmark.case import Case, stage
 from tandem_autoscaler.decide.easing import EASING_SECONDS
 from tandem_autoscaler.decide.learning import context
 from tandem_autoscaler.decide.settings import Settings
-from tandem_autoscaler.decide.sizing import decide
-from tandem_autoscaler.decide.state import ServiceState, fresh_state
+from tandem_autoscaler.decide.state import fresh_state
+from tandem_autoscaler.fleet.service import Service
+from tandem_autoscaler.signals.source import Snapshot
 from tandem_autoscaler.simulator import core
 from tandem_autoscaler.simulator.fleet import Fleet
 from tandem_autoscaler.simulator.policies.policy import Targets
 from tandem_autoscaler.simulator.policies.tandem import TandemPolicy
-from tandem_autoscaler.simulator.readings import Readings, service_of
 from tandem_autoscaler.simulator.run import Result, simulate
 from tests.autoscaler.scene import TICK_SECONDS, D, P, Scene
 
@@ -138,24 +138,21 @@ class Watched(TandemPolicy):
     def __init__(self, *, told: bool) -> None:
         super().__init__()
         self.told, self.believed = told, list[float]()
-        self.own: ServiceState | None = None
-        self.source: Readings | None = None
 
     def step(self, fleet: Fleet) -> Targets:
-        if self.source is None:
-            self.source = Readings(fleet, replace(service_of(fleet), cold_start_seconds=40.0))
-        service, snapshot = self.source.read()
-        if not self.told:
-            pods = {}
-            for uid, reading in snapshot.pods.items():
-                gauges = {name: value for name, value in reading.gauges.items() if name != "kv_tokens"}
-                pods[uid] = replace(reading, gauges=gauges)
-            snapshot = replace(snapshot, pods=pods)
-        settings = Settings()
-        state = self.own or fresh_state(service, snapshot.taken_at_seconds, settings)
-        self.own, outcome = decide(state, service, snapshot, settings)
-        self._compare(fleet, outcome.decisions[D].numbers.get("batchLimit"))
-        return Targets(outcome.decisions[P].target, outcome.decisions[D].target)
+        targets = super().step(fleet)
+        self._compare(fleet, self.outcome.decisions[D].numbers.get("batchLimit"))
+        return targets
+
+    def _read(self, fleet: Fleet) -> tuple[Service, Snapshot]:
+        service, snapshot = super()._read(fleet)
+        if self.told:
+            return service, snapshot
+        pods = {}
+        for uid, reading in snapshot.pods.items():
+            gauges = {name: value for name, value in reading.gauges.items() if name != "kv_tokens"}
+            pods[uid] = replace(reading, gauges=gauges)
+        return service, replace(snapshot, pods=pods)
 
     def _compare(self, fleet: Fleet, believed: float | None) -> None:
         decode = fleet.state.workers[fleet.state.workers["role"] == core.DECODE]

@@ -45,9 +45,9 @@ def may_ease(service: Service, role: str, *, contexts_told: bool) -> bool:
     Decode only where its workers tell what their sequences hold. Without that its model errs by more than the quantile
     is worth: eased nevertheless it lost 0.6 points on mooncake-conv and 1.0 on bursty-diurnal.
     """
-    if not service.disaggregated:
-        return False
-    return service.late_demotion if role == prefill_role(service) else contexts_told
+    if role == prefill_role(service):
+        return _late_prompts_yield(service)
+    return service.disaggregated and contexts_told
 
 
 def confirm_seconds(service: Service, role: str) -> float:
@@ -56,5 +56,9 @@ def confirm_seconds(service: Service, role: str) -> float:
     A prefill worker too few costs the prompts of a cold start, and the queue lets the right ones wait. A decode worker
     too few costs every stream the KV cache that it held: halved as well, mooncake-conv lost up to 1.5 points.
     """
-    bold = role == prefill_role(service) and may_ease(service, role, contexts_told=False)
+    bold = role == prefill_role(service) and _late_prompts_yield(service)
     return service.confirm_seconds * (CONFIRM_SHARE if bold else 1.0)
+
+
+def _late_prompts_yield(service: Service) -> bool:
+    return service.disaggregated and service.late_demotion

@@ -163,10 +163,10 @@ def _learn_decode(
         measured = _token_time(step)
         if measured is not None:
             seconds, batch, tokens = measured
-            own = model
+            held = None
             if state.sequence_tokens is not None:
                 held = _held(step.gauges.get("kv_tokens"), step.gauges.get("running"), model.context_tokens)
-                own = model.at_context(held or model.context_tokens, model.context_scv)
+            own = model if held is None else model.at_context(held, model.context_scv)
             found.append(own.sample(batch=batch, seconds=seconds, tokens=tokens))
     return model.learn(now, [sample for sample in found if sample is not None]), ttft
 

@@ -77,9 +77,8 @@ class ServiceState:
     decode_demand: Demand = field(default_factory=Demand)  # output tokens per second
     burstiness: Burstiness = field(default_factory=Burstiness)
     output_tokens: float | None = None
-    sequence_tokens: float | None = (
-        None  # that a sequence in decode holds, by its workers' KV caches; None: not told
-    )
+    # That a sequence in decode holds in the mean, by its workers' KV caches; None: not told.
+    sequence_tokens: float | None = None
     decode_ttft: Samples = field(default_factory=Samples)
     mixed: MixedModel = field(default_factory=MixedModel)  # of a colocated pool
     rated: Rated | None = None  # one worker of it
@@ -125,7 +124,9 @@ def fresh_state(service: Service, now_seconds: float, settings: Settings) -> Ser
             seconds_per_context_token=context if context is not None and context >= 0 else None,
         )
     tokens = of_prefill.get(PROMPT_TOKENS)
-    held = of_decode.get(CONTEXT_TOKENS) or None
+    held = of_decode.get(CONTEXT_TOKENS)
+    if held is not None and held <= 0:
+        held = None
     decode = decode.at_context(held or (tokens or 0.0) + (of_decode.get(OUTPUT_TOKENS) or 0.0) / 2)
     return ServiceState(
         history=begin(now_seconds),
@@ -135,7 +136,7 @@ def fresh_state(service: Service, now_seconds: float, settings: Settings) -> Ser
         prefill_demand=_demand(of_prefill),
         decode_demand=_demand(of_decode),
         output_tokens=of_decode.get(OUTPUT_TOKENS) or None,
-        sequence_tokens=held if held is not None and held > 0 and service.disaggregated else None,
+        sequence_tokens=held if service.disaggregated else None,
         remembered_cold_start=of_prefill.get(COLD_START) or of_decode.get(COLD_START),
         active_at_seconds=now_seconds,
     )

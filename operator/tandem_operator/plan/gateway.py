@@ -21,7 +21,7 @@ from tandem_operator.plan.targets import targets
 
 def route_backend(observed: Observed, *, router: str) -> Manifest:
     """Whither the HTTPRoute shall lead now. `router` is the name of the router's Service."""
-    if _turned(observed) or (_waits(observed) and observed.picker_ready and _workers_serve(observed)):
+    if _turned(observed) or (observed.picker_ready and awaited_picker(observed) is not None):
         return to_pool(observed.name)
     return to_router(router)
 

@@ -100,6 +100,22 @@ class Site:
     def service(self, name: str) -> Manifest | None:
         return self.get(f"{SERVICES}/{name}")
 
+    def told(self, name: str, condition: str) -> tuple[str, str] | None:
+        """Status and reason of a service's condition; None where it has none of that type."""
+        conditions = ((self.service(name) or {}).get("status") or {}).get("conditions", [])
+        found = [one for one in conditions if one["type"] == condition]
+        return (found[0]["status"], found[0]["reason"]) if found else None
+
+    def change(self, name: str, **spec: Any) -> None:
+        """And the operator has taken it up."""
+        self.cluster.api.patch(f"{SERVICES}/{name}", {"spec": spec})
+
+        def taken_up() -> bool:
+            service = self.service(name) or {}
+            return bool(service["status"]["observedGeneration"] == service["metadata"]["generation"])
+
+        eventually(taken_up, what="the change is taken up")
+
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:

@@ -6,7 +6,7 @@ import pytest
 
 from tandem_api import names
 from tests.integration.chart.conftest import SERVICES, Component, Site, eventually
-from tests.integration.chart.published_crds import http_route_crd
+from tests.integration.published_crds import http_route_crd
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 ROUTES = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes"
@@ -22,9 +22,7 @@ def test_a_route_comes_with_the_kind_and_goes_with_the_wish(
     operator = start("operator", "--port", "0", "--host", "127.0.0.1")
 
     def told() -> tuple[str, str] | None:
-        conditions = ((site.service("chat") or {}).get("status") or {}).get("conditions", [])
-        found = [one for one in conditions if one["type"] == "GatewayReady"]
-        return (found[0]["status"], found[0]["reason"]) if found else None
+        return site.told("chat", "GatewayReady")
 
     # Without the kind: it is said, and everything else is made.
     eventually(lambda: told() == ("False", "RouteRefused"), what="the absence is told")
@@ -42,14 +40,7 @@ def test_a_route_comes_with_the_kind_and_goes_with_the_wish(
     # The server's defaults in it are no difference: nothing is written again.
     since = site.cluster.audit.mark()
     site.cluster.api.patch(f"{SERVICES}/chat", {"metadata": {"annotations": {"look": "again"}}})
-    site.cluster.api.patch(f"{SERVICES}/chat", {"spec": {"drain": {"deadline": "60s"}}})
-    eventually(
-        lambda: (
-            (site.service("chat") or {})["status"]["observedGeneration"]
-            == (site.service("chat") or {})["metadata"]["generation"]
-        ),
-        what="the change is taken up",
-    )
+    site.change("chat", drain={"deadline": "60s"})
     writes = site.cluster.audit.writes_since(since, user=operator.user)
     assert not [write for write in writes if "httproutes" in write.resource]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tandem_api import names
 from tests.integration.chart.conftest import SERVICES, Component, Manifest, Site, eventually
-from tests.integration.chart.published_crds import http_route_crd, inference_pool_crd
+from tests.integration.published_crds import http_route_crd, inference_pool_crd
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 NAMESPACED = "/namespaces/default"
@@ -57,9 +57,7 @@ class Scene:
         self.site = site
 
     def told(self) -> tuple[str, str] | None:
-        conditions = ((self.site.service("chat") or {}).get("status") or {}).get("conditions", [])
-        found = [one for one in conditions if one["type"] == "GatewayReady"]
-        return (found[0]["status"], found[0]["reason"]) if found else None
+        return self.site.told("chat", "GatewayReady")
 
     def backend(self) -> str | None:
         """Kind and name of what the HTTPRoute leads to."""
@@ -155,14 +153,7 @@ def test_a_pool_comes_with_the_kind_and_goes_with_the_wish(
 
     # The server's defaults are no difference: nothing is written again.
     since = site.cluster.audit.mark()
-    site.cluster.api.patch(f"{SERVICES}/chat", {"spec": {"drain": {"deadline": "60s"}}})
-    eventually(
-        lambda: (
-            (site.service("chat") or {})["status"]["observedGeneration"]
-            == (site.service("chat") or {})["metadata"]["generation"]
-        ),
-        what="the change is taken up",
-    )
+    site.change("chat", drain={"deadline": "60s"})
     writes = site.cluster.audit.writes_since(since, user=operator.user)
     assert not [write for write in writes if write.resource in ("httproutes", "inferencepools")]
 

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from tandem_api import names
-from tests.integration.chart.published_crds import inference_pool_crd
 from tests.integration.operator.conftest import (
     Manifest,
     Operator,
@@ -29,6 +28,7 @@ from tests.integration.operator.conftest import (
     disaggregated,
     eventually,
 )
+from tests.integration.published_crds import inference_pool_crd
 
 pytestmark = pytest.mark.integration
 vllm_router = pytest.importorskip(

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tandem_api import names
+from tandem_autoscaler.decide.decision import Outcome
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.sizing import decide
 from tandem_autoscaler.decide.state import ServiceState, fresh_state
 from tandem_autoscaler.fleet.service import Service
+from tandem_autoscaler.signals.source import Snapshot
 from tandem_autoscaler.simulator.fleet import Fleet
 from tandem_autoscaler.simulator.policies.policy import Targets
 from tandem_autoscaler.simulator.readings import Readings, service_of
@@ -33,16 +35,20 @@ class AutoscalerPolicy:
         self._settings = settings or Settings(reaction_seconds=2 * tick_seconds)
         self._readings: Readings | None = None
         self._state: ServiceState | None = None
+        self.outcome = Outcome()  # of the last step
 
     def step(self, fleet: Fleet) -> Targets:
-        if self._readings is None:
-            self._readings = Readings(fleet, self._service_for(fleet))
-        service, snapshot = self._readings.read()
+        service, snapshot = self._read(fleet)
         if self._state is None:
             self._state = fresh_state(service, snapshot.taken_at_seconds, self._settings)
-        self._state, outcome = decide(self._state, service, snapshot, self._settings)
-        wish = {role: decision.target for role, decision in outcome.decisions.items()}
+        self._state, self.outcome = decide(self._state, service, snapshot, self._settings)
+        wish = {role: decision.target for role, decision in self.outcome.decisions.items()}
         return Targets(wish.get(names.PREFILL), wish.get(names.DECODE))
+
+    def _read(self, fleet: Fleet) -> tuple[Service, Snapshot]:
+        if self._readings is None:
+            self._readings = Readings(fleet, self._service_for(fleet))
+        return self._readings.read()
 
 
 class TandemPolicy(AutoscalerPolicy):
