@@ -319,9 +319,10 @@ def test_in_any_life_nothing_is_created_while_a_warm_one_leaves_and_nothing_swin
             if any(isinstance(action, Create) and action.role == role for action in actions):
                 assert could <= back, "one is made while a warm one of its role leaves"
         assert not back & {action.pod for action in actions if isinstance(action, Drain | Delete)}
-        # At the same instant, with the same wishes, there is nothing to take back or to let go again.
+        # At the same instant, with the same wishes, there is nothing to let go again, nor to take back; unless GPUs
+        # have just become free.
         again = fleet.plan().actions
-        assert not taken_back(again)
+        assert not taken_back(again) or any(isinstance(action, Delete) for action in actions)
         assert not back & {action.pod for action in again if isinstance(action, Drain | Delete)}
     fleet.busy.clear()
     fleet.settle(seconds=5.0)

@@ -98,6 +98,24 @@ def test_a_rollout_gives_back_what_a_minimum_waits_for() -> None:
     assert {pod.gpus for pod in fleet.observed().pods if pod.role == "prefill"} == {1}
 
 
+@pytest.mark.parametrize("old_gpus", [1, 2, 3])
+@pytest.mark.parametrize("late", ["prefill", "decode"])
+def test_a_rollout_gives_back_what_a_minimum_waits_for_even_where_not_all_minima_fit(
+    late: str, old_gpus: int
+) -> None:
+    """One role may have one of its two; the GPU that this takes is not both kept for it and awaited by the rollout."""
+    rolling = {"prefill": "decode", "decode": "prefill"}[late]
+    one = {"minReplicas": 1, "maxReplicas": 4}
+    fleet = Fleet(spec(gpuBudget=3, **{rolling: {**one, "gpus": old_gpus}, late: {**one, "gpus": 4}}))
+    fleet.settle()
+    assert fleet.counts() == {rolling: 1}
+    fleet.edit(**{rolling: one, late: {"minReplicas": 2, "maxReplicas": 4, "gpus": 2}})
+    fleet.settle()
+    assert fleet.counts() == {rolling: 1, late: 1}
+    assert {pod.gpus for pod in fleet.observed().pods if pod.role == rolling} == {1}
+    assert fleet.condition(f"{late.title()}Ready")["reason"] == "GPUBudgetExceeded"
+
+
 def test_a_minimum_that_no_budget_allows_costs_nobody_a_worker() -> None:
     fleet = Fleet(spec(gpuBudget=3))
     fleet.settle()

@@ -16,6 +16,7 @@ from tandem_operator.plan.actions import Create, Delete, Flip, Undrain
 from tandem_operator.plan.budget import Budget, lasting_budget
 from tandem_operator.plan.draft import Draft, Hindrance
 from tandem_operator.plan.flip import flippable, is_free, worth_waiting_for
+from tandem_operator.plan.minima import within_reach
 from tandem_operator.plan.new_mode import make_room_for_new_mode
 from tandem_operator.plan.ordinals import free_ordinals
 from tandem_operator.plan.rest import next_attempt
@@ -192,23 +193,12 @@ class _Growth:
     def starving(self) -> set[str]:
         """Roles below their minimum that wait for GPUs which others have beyond theirs."""
         return {
-            role
-            for role in self._draft.blocked
-            if self._have[role] < self._targets[role].minimum and self._within_reach(role)
+            role for role in self._draft.blocked if within_reach(role, self._spec, self._targets, self._have)
         }
 
     def room_is_coming(self, role: str) -> bool:
         """Will the budget do once all that ends is gone, workers of an earlier service of this name included?"""
         return self._lasting.admits(gpus_per_worker(self._spec.roles[role]))
-
-    def _within_reach(self, role: str) -> bool:
-        """Would the budget admit one more if every other role had no more than its minimum?"""
-        needed = Budget(self._budget.limit, 0)
-        for other, target in self._targets.items():
-            count = self._have[role] if other == role else min(self._have[other], target.minimum)
-            gpus = gpus_per_worker(self._spec.roles[other])
-            needed = needed.plus(None if gpus is None else count * gpus)
-        return needed.admits(gpus_per_worker(self._spec.roles[role]))
 
     def _block(self, role: str) -> None:
         gpus = gpus_per_worker(self._spec.roles[role])

@@ -20,6 +20,7 @@ from tandem_operator.plan.complete import complete
 from tandem_operator.plan.draft import Draft
 from tandem_operator.plan.drain import Gone, drain_step, seconds_to_settle
 from tandem_operator.plan.grow import grow
+from tandem_operator.plan.minima import kept_for_minima
 from tandem_operator.plan.rest import rest_left_seconds, resting_places
 from tandem_operator.plan.rollout import RolloutStep, rollout_step
 from tandem_operator.plan.room import seconds_until_room_is_known
@@ -40,9 +41,10 @@ def size(observed: Observed, targets: dict[str, Target], *, now: float, settings
     unknown_for = seconds_until_room_is_known(observed, now, settings)
     if unknown_for > 0:
         draft.look_again(unknown_for)
+    have = {name: sum(1 for pod in observed.pods if pod.role == name and pod.member) for name in targets}
     wanted: dict[str, list[str]] = {}
     for name, target in targets.items():
-        free = budget.plus(_kept_for_minima(observed, spec, targets, budget, beside=name))
+        free = budget.plus(kept_for_minima(spec, targets, have, beside=name))
         lacking = _shrink_or_roll(observed, spec, target, free, draft, now=now, room_may_come=unknown_for > 0)
         wanted[name] = lacking[resting_places(observed, name, now=now, settings=settings) :]
     _shrink_to_budget(observed, targets, budget, draft, now=now)
@@ -87,25 +89,6 @@ def _end_drained(
             draft.actions.append(Delete(pod.name, pod.uid, pod.role, step.reason))
         else:
             draft.look_again(step.seconds)
-
-
-def _kept_for_minima(
-    observed: Observed, spec: InferenceServiceSpec, targets: dict[str, Target], budget: Budget, *, beside: str
-) -> int | None:
-    """GPUs that the other roles lack of their minima, as far as the budget has all minima. None: not known.
-
-    A rollout must not count on them for a surge: `grow` keeps them, and either would wait for the other for ever.
-    """
-    least = lacking = 0
-    for name, target in targets.items():
-        gpus = gpus_per_worker(spec.roles[name])
-        if gpus is None:
-            return None
-        least += target.minimum * gpus
-        if name != beside:
-            members = sum(1 for pod in observed.pods if pod.role == name and pod.member)
-            lacking += max(0, target.minimum - members) * gpus
-    return lacking if budget.limit is not None and least <= budget.limit else 0
 
 
 def _shrink_or_roll(

@@ -77,6 +77,19 @@ class Site:
     def crd(self, name: str) -> Manifest | None:
         return self.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
 
+    def lose_crds(self, delete: Callable[[], Any]) -> None:
+        """`delete` them, and wait until they are gone.
+
+        First both kinds are read, as a running operator would have: kube-apiserver (1.37) sets up a kind's storage
+        when it is first asked for, and a CRD that is deleted in that moment it forgets until its next resync, minutes
+        later: its finalizer fails ("storage is (re)initializing"), meets its own write (409) and takes that for news.
+        """
+        for kind in (names.INFERENCE_SERVICES, names.WORKER_POOLS):
+            path = f"/apis/{names.API_VERSION}/{kind}"
+            eventually(lambda path=path: self.get(path) is not None, what=f"{kind} are served")
+        delete()
+        eventually(lambda: not any(self.crd(name) for name in CRDS), what="the CRDs are gone")
+
     def spec_fields(self) -> set[str]:
         """Fields of InferenceService.spec that the API server knows."""
         crd = self.crd(CRDS[0])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.chart.conftest import CHART, CRDS, NAMESPACE, Site, eventually
+from tests.integration.chart.conftest import CHART, CRDS, NAMESPACE, Site
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -25,10 +25,8 @@ def bare(site: Site) -> Iterator[Site]:
     """A cluster with nothing of Tandem, before and after."""
     yield site
     site.helm("uninstall", "tandem", "--ignore-not-found", "--wait")
-    for name in CRDS:
-        if site.crd(name):
-            site.cluster.api.delete(f"{CRD_PATH}/{name}")
-    eventually(lambda: not any(site.crd(name) for name in CRDS), what="the CRDs are gone")
+    if all(site.crd(name) for name in CRDS):
+        site.lose_crds(lambda: [site.cluster.api.delete(f"{CRD_PATH}/{name}") for name in CRDS])
 
 
 def operator(site: Site) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import yaml
 
 from e2e.cluster import LightCluster, binaries
 from tests.docs.pages import ROOT, blocks
-from tests.integration.chart.conftest import CRDS, NAMESPACE, Site, eventually
+from tests.integration.chart.conftest import NAMESPACE, Site, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 SHOWN = {
@@ -93,8 +93,7 @@ def test_every_helm_command_that_is_shown_can_be_typed(user: User) -> None:
 
     # docs/install.md: to remove everything
     user.types("upgrade", "crds.keep=false")
-    user.types("uninstall")
-    eventually(lambda: not any(site.crd(name) for name in CRDS), what="the CRDs are gone")
+    site.lose_crds(lambda: user.types("uninstall"))
 
     # docs/install.md: one namespace only
     site.cluster.api.post("/api/v1/namespaces", {"metadata": {"name": "team-a"}})

@@ -121,6 +121,5 @@ def test_only_who_asks_loses_crds_and_services(site: Site) -> None:
     site.install()
     site.apply("chat")
     site.install(CHART, "--set", "crds.keep=false")
-    site.uninstall()
-    eventually(lambda: not any(site.crd(name) for name in CRDS), what="the CRDs are gone")
+    site.lose_crds(site.uninstall)
     assert site.service("chat") is None
