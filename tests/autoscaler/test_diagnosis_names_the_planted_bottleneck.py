@@ -126,3 +126,17 @@ def test_more_load_never_serves_more_in_time_and_more_workers_never_fewer(
         plant.changed(decode=Change(step=0.5, sequence=0.5, context=0.5, kv_room=2.0)).in_time() >= now - 1e-9
     )
     assert plant.changed(prefill=Change(prompt=0.5)).in_time() >= now - 1e-9
+
+
+def test_where_what_comes_by_chance_is_shared_fewer_decode_workers_suffice() -> None:
+    """The autoscaler counts on it behind a router that looks at what each worker holds, so `diagnose` does too."""
+    planted = FLEETS["more tokens than the decode workers can make in time"]
+    assert run(planted).facts.decode_even and not run(replace(planted, router="random")).facts.decode_even
+    facts = run(planted).facts
+    assert facts.load.tokens is not None
+    many = replace(facts, decode_need=None, load=replace(facts.load, tokens=8 * facts.load.tokens))
+    workers = [
+        next(fix.replicas for fix in diagnose(known).fixes if fix.kind is Kind.MORE_DECODE)
+        for known in (many, replace(many, decode_even=False))
+    ]
+    assert None not in workers and workers[0] < workers[1], workers

@@ -141,7 +141,7 @@ def need_decode(
         return Need(None, "no token has been timed yet", numbers)
     batch, feasible = batch_limit(model, pool, targets, settings, kv_per_sequence(load, ready))
     most = math.inf if model.proven else 2 * max(ready, 1)
-    even = state.sequence_tokens is not None and service.router_policy in EVEN_POLICIES
+    even = dealt_evenly(state, service)
 
     def needed(demand: float) -> int:
         if not feasible:
@@ -180,6 +180,11 @@ def need_decode(
             f"a lone sequence takes {alone} per token, above the target of {tpot}; more workers cannot help"
         )
     return Need(workers, because, numbers, feasible, why_not, 0.0, now * model.seconds(1.0), keep)
+
+
+def dealt_evenly(state: ServiceState, service: Service) -> bool:
+    """Do all decode workers share what comes by chance? Known only once what a sequence holds was measured."""
+    return state.sequence_tokens is not None and service.router_policy in EVEN_POLICIES
 
 
 def kv_per_sequence(load: Load, ready: int) -> float | None:

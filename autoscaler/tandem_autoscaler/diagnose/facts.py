@@ -7,7 +7,7 @@ from tandem_autoscaler.decide.attainment import of_users
 from tandem_autoscaler.decide.decision import Kept
 from tandem_autoscaler.decide.learning import context
 from tandem_autoscaler.decide.load import Load, measure
-from tandem_autoscaler.decide.need_decode import need_decode
+from tandem_autoscaler.decide.need_decode import dealt_evenly, need_decode
 from tandem_autoscaler.decide.need_prefill import Need, cold_start_seconds, decode_share, need_prefill
 from tandem_autoscaler.decide.quality import RoleCount, count
 from tandem_autoscaler.decide.reactive import decode_is_full
@@ -42,6 +42,7 @@ class Facts:
     ttft_budget_seconds: float  # of the TTFT target, what a prefill worker may take
     decode: DecodeModel  # asked at the present contexts
     settings: Settings
+    decode_even: bool = False  # its workers share what comes by chance
     prefill: PrefillModel | None = None
     step: MixedStep | None = None  # of a colocated worker, where its engine tells how many it takes
     lengths: Lengths | None = None  # of what is computed of each prompt
@@ -107,6 +108,7 @@ def look(
         ttft_budget_seconds=settings.safety * targets.ttft_seconds - decode_share(state, service, targets, settings),
         decode=state.decode.at_context(*context(state)),
         settings=settings,
+        decode_even=dealt_evenly(state, service),
         prefill=state.prefill if state.prefill.known else None,
         step=state.mixed.step,
         lengths=prompts,

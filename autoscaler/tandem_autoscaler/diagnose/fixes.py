@@ -194,7 +194,9 @@ def _more_decode(facts: Facts, plant: Plant) -> Iterator[Fix]:
     limit = max(
         1.0, min(plant.room, facts.decode.largest_batch(facts.settings.safety * plant.tpot_seconds, math.inf))
     )
-    enough = staffed(plant.tokens_per_second, plant.decode, limit, facts.settings.fluctuation)
+    enough = staffed(
+        plant.tokens_per_second, plant.decode, limit, facts.settings.fluctuation, even=facts.decode_even
+    )
     need = facts.decode_need.workers if facts.decode_need is not None else None
     yield _grown(facts, plant, Kind.MORE_DECODE, role, max(enough, need or 0, plant.decode_workers + 1))
 
