@@ -1,6 +1,5 @@
 """A service whose measurements a test writes itself, tick by tick."""
 
-import socket
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -148,11 +147,3 @@ class Scene:
                 self.answers(loads["prompts"], tokens=loads.get("tokens", 50))
             self.tick(apply=False)
         return self
-
-
-def free_port() -> int:
-    """A loopback port that nobody has at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

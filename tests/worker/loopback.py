@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,15 +15,15 @@ from typing import Any
 import httpx
 import uvicorn
 
+from e2e.cluster.control_plane import free_ports
 from tandem_worker.gate import Gate
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    (port,) = free_ports(1)
+    return port
 
 
 class ScriptedEngine:

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.cluster import binaries
+from e2e.cluster.control_plane import free_ports
 from tandem_api import names
-from tandem_api.kubernetes.permissions import rules as rules_of
 from tandem_autoscaler import permissions
-from tests.autoscaler.scene import free_port
+from tests.integration.accounts import limited_account
 from tests.integration.autoscaler.conftest import World
 
 pytestmark = pytest.mark.integration
@@ -33,7 +32,7 @@ def until(true: Callable[[], bool], what: str, within_seconds: float = 60.0) -> 
 
 class Process:
     def __init__(self, kubeconfig: Path, world: World, log: Path, identity: str) -> None:
-        self.port, self._log = free_port(), log.open("w+")
+        (self.port,), self._log = free_ports(1), log.open("w+")
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
         self.process = subprocess.Popen(
             [
@@ -65,28 +64,8 @@ class Process:
 @pytest.fixture
 def limited(world: World, tmp_path: Path) -> Path:
     """A kubeconfig of a service account with exactly the permissions that the code names."""
-    api, space = world.cluster.api, world.namespace
-    api.post(f"/api/v1/namespaces/{space}/serviceaccounts", {"metadata": {"name": "autoscaler"}})
-    rules = rules_of((*permissions.PERMISSIONS, *permissions.LEASE_PERMISSIONS))
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{space}"
-    api.post(f"{rbac}/roles", {"metadata": {"name": "autoscaler"}, "rules": rules})
-    api.post(
-        f"{rbac}/rolebindings",
-        {
-            "metadata": {"name": "autoscaler"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "autoscaler"},
-            "subjects": [{"kind": "ServiceAccount", "name": "autoscaler", "namespace": space}],
-        },
-    )
-    asked = {"spec": {"expirationSeconds": 3600}}
-    token = api.post(f"/api/v1/namespaces/{space}/serviceaccounts/autoscaler/token", asked)["status"]["token"]
-    config = yaml.safe_load(world.cluster.kubeconfig.read_text())
-    config["users"] = [{"name": "autoscaler", "user": {"token": token}}]
-    for context in config["contexts"]:
-        context["context"]["user"] = "autoscaler"
-    path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    return path
+    rights = (*permissions.PERMISSIONS, *permissions.LEASE_PERMISSIONS)
+    return limited_account(world.cluster, world.namespace, "autoscaler", rights, tmp_path)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ import yaml
 from e2e.cluster import LightCluster, binaries
 from tandem_api import names
 from tests.integration import waiting
+from tests.integration.accounts import account_kubeconfig
 
 Manifest = dict[str, Any]
 CHART = Path(__file__).parents[3] / "helm" / "tandem"
@@ -160,13 +161,9 @@ class Component:
     def __init__(self, site: Site, component: str, log: Path, *arguments: str) -> None:
         self.log = log
         self.user = f"system:serviceaccount:{NAMESPACE}:tandem-{component}"
-        account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/tandem-{component}/token"
-        token = site.cluster.api.post(account, {"spec": {"expirationSeconds": 3600}})
-        config = yaml.safe_load(site.cluster.kubeconfig.read_text())
-        user = config["contexts"][0]["context"]["user"]
-        config["users"] = [{"name": user, "user": {"token": token["status"]["token"]}}]
-        kubeconfig = log.with_suffix(".kubeconfig")
-        kubeconfig.write_text(json.dumps(config))
+        kubeconfig = account_kubeconfig(
+            site.cluster, NAMESPACE, f"tandem-{component}", log.with_suffix(".kubeconfig")
+        )
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", f"tandem_{component}.main", "--lease-namespace", NAMESPACE, *arguments],

@@ -20,6 +20,7 @@ import yaml
 
 from e2e.cluster import LightCluster, binaries, pki, processes
 from e2e.cluster.control_plane import free_ports
+from tests.integration.accounts import account_kubeconfig
 from tests.integration.conftest import Kubectl
 from tests.integration.operator.conftest import Place, operator, place, start_operator
 from tests.integration.waiting import eventually
@@ -50,20 +51,6 @@ def own_address() -> str:
     return address
 
 
-def account_kubeconfig(cluster: LightCluster, target: Path) -> Path:
-    """A kubeconfig of KEDA's service account, as its pods would have it."""
-    token = cluster.api.post(
-        f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token",
-        {"spec": {"expirationSeconds": 7200}},
-    )["status"]["token"]
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    config["users"] = [{"name": ACCOUNT, "user": {"token": token}}]
-    config["contexts"][0]["context"]["user"] = ACCOUNT
-    target.touch(mode=0o600)
-    target.write_text(yaml.safe_dump(config))
-    return target
-
-
 @pytest.fixture(scope="session")
 def keda(cluster: LightCluster, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """KEDA serves the external metrics API; the folder of its logs."""
@@ -77,7 +64,7 @@ def keda(cluster: LightCluster, kubectl: Kubectl, tmp_path_factory: pytest.TempP
     address, (health, grpc, secure, metrics) = own_address(), free_ports(4)
     certificates = _certificates(folder / "certs", address)
     environment = {
-        "KUBECONFIG": str(account_kubeconfig(cluster, folder / "kubeconfig")),
+        "KUBECONFIG": str(account_kubeconfig(cluster, NAMESPACE, ACCOUNT, folder / "kubeconfig")),
         "POD_NAMESPACE": NAMESPACE, "KEDA_CLUSTER_OBJECT_NAMESPACE": NAMESPACE, "WATCH_NAMESPACE": "",
     }  # fmt: skip
     running = [

@@ -1,54 +1,25 @@
 """RBAC and leadership on the real API server (field cases D16, D17)."""
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tandem_api import names
 from tandem_operator.permissions import LEASE_PERMISSIONS, PERMISSIONS
+from tests.integration.accounts import limited_account
 from tests.integration.operator.conftest import Operator, Place, disaggregated, eventually
 
 pytestmark = pytest.mark.integration
 StartOperator = Callable[..., Operator]
 
 
-def kubeconfig_of_a_service_account(place: Place, folder: Path) -> Path:
-    """An account with exactly the operator's permissions, in the one namespace it serves."""
-    api, namespace = place.cluster.api, place.namespace
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    rules = [
-        {"apiGroups": [one.group], "resources": [one.resource], "verbs": list(one.verbs)}
-        for one in (*PERMISSIONS, *LEASE_PERMISSIONS)
-    ]
-    api.post(place.path("serviceaccounts"), {"metadata": {"name": "operator"}})
-    api.post(f"{rbac}/roles", {"metadata": {"name": "operator"}, "rules": rules})
-    api.post(
-        f"{rbac}/rolebindings",
-        {
-            "metadata": {"name": "operator"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"},
-            "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
-        },
-    )
-    token = api.post(
-        place.path("serviceaccounts", "operator") + "/token", {"spec": {"expirationSeconds": 3600}}
-    )
-    config = yaml.safe_load(place.cluster.kubeconfig.read_text())
-    user = config["contexts"][0]["context"]["user"]
-    config["users"] = [{"name": user, "user": {"token": token["status"]["token"]}}]
-    path = folder / "kubeconfig"
-    path.write_text(json.dumps(config))
-    return path
-
-
 def test_a_namespaced_install_works_with_the_listed_rights_alone(
     place: Place, start_operator: StartOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limited = kubeconfig_of_a_service_account(place, tmp_path)
+    rights = (*PERMISSIONS, *LEASE_PERMISSIONS)
+    limited = limited_account(place.cluster, place.namespace, "operator", rights, tmp_path)
     monkeypatch.setattr(place.cluster, "kubeconfig", limited)
     mark = place.cluster.audit.mark()
     operator = start_operator()

@@ -8,7 +8,6 @@ import http.client
 import itertools
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from e2e.cluster.control_plane import free_ports
 from tandem_api import names
 from tests.integration.operator.conftest import (
     Manifest,
@@ -108,7 +108,8 @@ class LiveFleet:
         path = self.place.path("deployments", names.router_name(service), group="apps/v1")
         deployment = self.place.cluster.api.get(path)
         words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-        self.host, self.port, metrics = host, port or free_port(), free_port()
+        free, metrics = free_ports(2)
+        self.host, self.port = host, port or free
         here = {
             "0.0.0.0": host,
             str(names.ROUTER_PORT): str(self.port),
@@ -157,13 +158,6 @@ def answers(host: str, port: int, path: str) -> int:
         return connection.getresponse().status
     except OSError:
         return 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
