@@ -31,7 +31,12 @@ class Running:
 
 @contextmanager
 def started(
-    folder: Path, settings: str, *, address: str = "127.0.0.1", port: int | None = None
+    folder: Path,
+    settings: str,
+    *,
+    address: str = "127.0.0.1",
+    port: int | None = None,
+    flags: tuple[str, ...] = (),
 ) -> Iterator[Running]:
     """With these settings (YAML), and its data below `folder`, which may hold some already. Default: a free port."""
     (folder / "prometheus.yml").write_text(settings)
@@ -42,7 +47,7 @@ def started(
         process = subprocess.Popen(
             [
                 PROGRAM or "", "--config.file=prometheus.yml", "--storage.tsdb.path=data",
-                f"--web.listen-address={address}:{port}",
+                f"--web.listen-address={address}:{port}", *flags,
             ],
             stdout=output, stderr=output, cwd=folder,
         )  # fmt: skip

@@ -1,6 +1,85 @@
 """The dashboard of the fleet: all services, and how operator and autoscaler do."""
 
-from helm.dashboards.grafana import Json, Panel, Query, Row, dashboard, gpu_hours, per_second, stat
+from helm.dashboards.grafana import (
+    BAD,
+    GOOD,
+    GREY,
+    REASONS,
+    Json,
+    Panel,
+    Query,
+    Row,
+    by_role,
+    dashboard,
+    gpu_hours,
+    per_second,
+    stat,
+)
+
+
+def _sizes() -> Panel:
+    """A row for each role of each service: its target, what it needs, and why the target is what it is."""
+    of_role = "namespace, service, role"
+    columns = ("namespace", "service", "role", "target", "needed", "reason")
+    shown = {"Value #B": "target", "Value #C": "needed"}
+    return Panel(
+        "table",
+        "Why each role has its size",
+        (
+            Query(f"max by ({of_role}, reason) (tandem_autoscaler_decision)", instant=True),
+            Query(f"max by ({of_role}) (tandem_autoscaler_target_replicas)", instant=True),
+            Query(f"max by ({of_role}) (tandem_autoscaler_needed_replicas)", instant=True),
+        ),
+        unit="none",
+        width=12,
+        height=10,
+        about="`kubectl tandem explain` gives a decision's numbers.",
+        transformations=(
+            {"id": "merge", "options": {}},
+            {
+                "id": "organize",
+                "options": {
+                    # The time of the reading is noise, and so is a value that is always 1.
+                    "excludeByName": {"Time": True, "Value #A": True},
+                    "renameByName": shown,
+                    "indexByName": {
+                        next((name for name, title in shown.items() if title == column), column): at
+                        for at, column in enumerate(columns)
+                    },
+                },
+            },
+        ),
+        sorted_by=("namespace", "service", "role"),
+        overrides=(
+            *(
+                {
+                    "matcher": {"id": "byName", "options": name},
+                    "properties": [{"id": "custom.width", "value": pixels}],
+                }
+                for name, pixels in (
+                    ("namespace", 120),
+                    ("service", 120),
+                    ("role", 90),
+                    ("target", 80),
+                    ("needed", 80),
+                )
+            ),
+            {
+                "matcher": {"id": "byName", "options": "reason"},
+                "properties": [
+                    {"id": "custom.cellOptions", "value": {"type": "color-text"}},
+                    {
+                        "id": "mappings",
+                        "value": [
+                            {"type": "regex", "options": {"pattern": name, "result": {"color": colour}}}
+                            # The first that fits counts, of colours the last.
+                            for name, colour in reversed(REASONS)
+                        ],
+                    },
+                ],
+            },
+        ),
+    )
 
 
 def fleet_dashboard() -> Json:
@@ -9,6 +88,8 @@ def fleet_dashboard() -> Json:
     gpus = "sum(max by (namespace, service) (tandem_operator_gpus))"
     budget = "sum(max by (namespace, service) (tandem_operator_gpu_budget))"
     pair = "{{namespace}}/{{service}}"
+    # Longer than elsewhere: a fleet at rest has few passes.
+    passes = "sum by (le) (rate(tandem_operator_reconcile_seconds_bucket[5m]))"
     tick = "tandem_autoscaler_tick_seconds"
     mean_tick = f"{per_second(f'{tick}_sum')} / {per_second(f'{tick}_count')}"
     rows = (
@@ -19,13 +100,15 @@ def fleet_dashboard() -> Json:
                 stat(
                     "Not ready",
                     f"count(max by ({of_service}) (tandem_operator_service_ready) == 0) or vector(0)",
+                    thresholds=((0, GOOD), (1, BAD)),
                 ),
                 stat(
                     "Missing a promise",
                     f"count(max by ({of_service}) (tandem_autoscaler_slo_met) == 0) or vector(0)",
+                    thresholds=((0, GOOD), (1, BAD)),
                 ),
                 stat("GPUs", gpus),
-                stat("GPU budgets", budget, about="Of the services that have one."),
+                stat("GPU budgets", budget, about="Of the services that have one.", none="none"),
                 gpu_hours(gpus),
             ),
         ),
@@ -42,6 +125,8 @@ def fleet_dashboard() -> Json:
                         ),
                     ),
                     unit="percentunit",
+                    maximum=1,
+                    soft_minimum=0.8,
                 ),
                 Panel(
                     "timeseries",
@@ -53,12 +138,20 @@ def fleet_dashboard() -> Json:
                         ),
                     ),
                     unit="percentunit",
+                    maximum=1,
+                    soft_minimum=0.8,
                 ),
                 Panel(
                     "timeseries",
                     "GPUs",
-                    (Query(f"max by ({of_service}) (tandem_operator_gpus)", pair),),
+                    (
+                        Query(f"max by ({of_service}) (tandem_operator_gpus)", pair),
+                        Query("max(tandem_autoscaler_gpu_budget)", "budget of all"),
+                    ),
                     stacked=True,
+                    steps=True,
+                    dashed="budget of all",
+                    colours=(("budget of all", BAD),),
                 ),
                 Panel(
                     "timeseries",
@@ -69,25 +162,21 @@ def fleet_dashboard() -> Json:
                             "{{role}} {{state}}",
                         ),
                     ),
+                    width=6,
+                    height=10,
                     stacked=True,
+                    steps=True,
+                    colours=(*by_role(), ("/starting/", "light-green"), ("/draining/", GREY)),
                 ),
                 Panel(
                     "timeseries",
                     "Output tokens per second",
                     (Query(per_second("vllm:generation_tokens_total", "namespace, service"), pair),),
+                    width=6,
+                    height=10,
                     stacked=True,
                 ),
-                Panel(
-                    "table",
-                    "Why each role has its size",
-                    (
-                        Query(
-                            "max by (namespace, service, role, reason) (tandem_autoscaler_decision)",
-                            instant=True,
-                        ),
-                    ),
-                    unit="none",
-                ),
+                _sizes(),
             ),
         ),
         Row(
@@ -95,12 +184,9 @@ def fleet_dashboard() -> Json:
             (
                 Panel(
                     "timeseries",
-                    "Duration of a pass",
+                    "Duration of a pass, 5 min",
                     tuple(
-                        Query(
-                            f"histogram_quantile({q}, {per_second('tandem_operator_reconcile_seconds_bucket', 'le')})",
-                            name,
-                        )
+                        Query(f"histogram_quantile({q}, {passes})", name)
                         for q, name in ((0.5, "p50"), (0.99, "p99"))
                     ),
                     unit="s",
@@ -114,7 +200,12 @@ def fleet_dashboard() -> Json:
                     stacked=True,
                 ),
                 Panel(
-                    "timeseries", "Queue", (Query("max(tandem_operator_queue_depth)", "services"),), width=6
+                    "timeseries",
+                    "Queue",
+                    (Query("max(tandem_operator_queue_depth)", "services"),),
+                    width=4,
+                    steps=True,
+                    soft_maximum=1,
                 ),
                 Panel(
                     "timeseries",
@@ -125,8 +216,8 @@ def fleet_dashboard() -> Json:
                             "{{verb}} {{resource}}",
                         ),
                     ),
-                    width=6,
                     stacked=True,
+                    legend_right=210,
                 ),
             ),
         ),
@@ -148,13 +239,16 @@ def fleet_dashboard() -> Json:
                         for name in ("failed_ticks", "failed_services", "write_errors")
                     ),
                     width=6,
+                    soft_maximum=0.1,
                 ),
                 Panel(
                     "timeseries",
                     "Pods that do not answer",
-                    (Query(f"max by ({of_service}) (tandem_autoscaler_silent_pods) > 0", pair),),
+                    (Query(f"max by ({of_service}) (tandem_autoscaler_silent_pods)", pair),),
                     width=6,
                     stacked=True,
+                    steps=True,
+                    soft_maximum=1,
                 ),
                 Panel(
                     "timeseries",
@@ -164,6 +258,9 @@ def fleet_dashboard() -> Json:
                         Query("sum(tandem_autoscaler_leader)", "autoscaler"),
                     ),
                     width=6,
+                    steps=True,
+                    soft_maximum=2,
+                    about="One each, or nobody decides; two would be two writers.",
                 ),
             ),
         ),

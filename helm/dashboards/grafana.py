@@ -20,6 +20,31 @@ class Query:
     instant: bool = False
 
 
+# Colours have a meaning, the same in every panel: a role's own, and these.
+GOOD, WARN, BAD, PLAIN, GREY = "green", "orange", "red", "text", "#8e8e8e"
+_ROLES = {"prefill": "blue", "decode": "purple", "workers": "yellow"}
+# A regular expression, in slashes: without them Grafana wants the whole name to match.
+Colours = tuple[tuple[str, str], ...]
+# Of the autoscaler's decisions (tandem_autoscaler.decide.decision.Why).
+REASONS: Colours = (
+    # Whatever has no colour below has to do with missing data or with somebody else's hand.
+    ("/.+/", GREY),
+    ("/Steady/", "dark-green"),
+    ("/Confirming|LessNeeded|ToZero/", GOOD),
+    ("/Starting/", "light-green"),
+    ("/TTFTNeed|TPOTNeed|FromZero|RoleFlip/", "blue"),
+    ("/Backlog|SLOBurn|DecodeBound|WorkersUnready/", WARN),
+    ("/GPUBudget|AboveMaximum/", BAD),
+)
+
+
+def by_role(darker: str = "") -> Colours:
+    """Each role's series in its colour; those that match `darker` in a darker tone of it."""
+    plain = [(f"/{role}/", colour) for role, colour in _ROLES.items()]
+    dark = [(f"/(?=.*{role})(?=.*{darker})/", f"dark-{colour}") for role, colour in _ROLES.items() if darker]
+    return tuple(plain + dark)
+
+
 @dataclass(frozen=True)
 class Panel:
     """`unit` is one of Grafana's ids: s, percentunit, short, reqps, none. `about` is what (i) shows."""
@@ -32,8 +57,30 @@ class Panel:
     height: int = 8
     about: str = ""
     stacked: bool = False
+    # What has one value until it has the next: a line of steps.
+    steps: bool = False
+    # Seconds from a few thousandths to a minute in one picture.
+    logarithmic: bool = False
     # Series whose legend matches are drawn as dashed steps: targets and limits.
     dashed: str = ""
+    # (legend, colour); a later one wins.
+    colours: Colours = ()
+    # (from this value on, colour). Without: one plain colour for a number, Grafana's palette for lines.
+    thresholds: tuple[tuple[float, str], ...] = ()
+    # Shown where there is no value, because that is as it should be.
+    none: str = ""
+    maximum: float | None = None
+    # The axis begins and ends here unless values lie beyond.
+    soft_minimum: float | None = None
+    soft_maximum: float | None = None
+    # Coloured bands over time, of which only the colours say something.
+    bands: bool = False
+    # Pixels of a legend beside it, for names that are many or long; 0: below it.
+    legend_right: int = 0
+    # A table's: what becomes of its columns, and the order of its rows.
+    transformations: tuple[Json, ...] = ()
+    sorted_by: tuple[str, ...] = ()
+    overrides: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,15 +102,38 @@ def _target(number: int, query: Query, kind: str) -> Json:
 
 
 def _field_config(panel: Panel) -> Json:
-    custom: Json = {}
+    floating = panel.logarithmic or panel.soft_minimum is not None
+    defaults: Json = {
+        "unit": panel.unit,
+        **({} if floating else {"min": 0}),
+        **({} if panel.maximum is None else {"max": panel.maximum}),
+        **({"noValue": panel.none} if panel.none else {}),
+    }
+    overrides: list[Json] = []
     if panel.kind == "timeseries":
-        custom = {
-            "lineWidth": 1,
-            "fillOpacity": 30 if panel.stacked else 5,
-            "showPoints": "never",
-            "stacking": {"mode": "normal" if panel.stacked else "none", "group": "A"},
+        defaults["custom"] = _lines(panel)
+        overrides += [
+            _override(legend, [("color", {"mode": "fixed", "fixedColor": colour})])
+            for legend, colour in panel.colours
+        ]
+    elif panel.kind == "stat":
+        # Else Grafana takes 80 of anything for too much.
+        steps = panel.thresholds or ((0, PLAIN),)
+        defaults["color"] = {"mode": "thresholds"}
+        defaults["thresholds"] = {
+            "mode": "absolute",
+            "steps": [
+                {"value": None if number == 0 else value, "color": colour}
+                for number, (value, colour) in enumerate(steps)
+            ],
         }
-    overrides = []
+    if panel.bands:
+        overrides.append(
+            {
+                "matcher": {"id": "byType", "options": "number"},
+                "properties": [{"id": "custom.axisPlacement", "value": "hidden"}],
+            }
+        )
     if panel.dashed:
         look = {
             "lineStyle": {"fill": "dash", "dash": [8, 6]},
@@ -71,13 +141,32 @@ def _field_config(panel: Panel) -> Json:
             "fillOpacity": 0,
             "stacking": {"mode": "none", "group": "B"},
         }
-        overrides.append(
-            {
-                "matcher": {"id": "byRegexp", "options": panel.dashed},
-                "properties": [{"id": f"custom.{name}", "value": value} for name, value in look.items()],
-            }
-        )
-    return {"defaults": {"unit": panel.unit, "min": 0, "custom": custom}, "overrides": overrides}
+        overrides.append(_override(panel.dashed, [(f"custom.{name}", value) for name, value in look.items()]))
+    return {"defaults": defaults, "overrides": [*overrides, *panel.overrides]}
+
+
+def _override(legend: str, properties: list[tuple[str, Any]]) -> Json:
+    return {
+        "matcher": {"id": "byRegexp", "options": legend},
+        "properties": [{"id": name, "value": value} for name, value in properties],
+    }
+
+
+def _lines(panel: Panel) -> Json:
+    found: Json = {
+        "lineWidth": 0 if panel.bands else 1 if panel.stacked else 2,
+        "lineInterpolation": "stepAfter" if panel.steps else "linear",
+        "fillOpacity": 70 if panel.bands else 50 if panel.stacked else 0,
+        "showPoints": "never",
+        "stacking": {"mode": "normal" if panel.stacked else "none", "group": "A"},
+    }
+    if panel.logarithmic:
+        found["scaleDistribution"] = {"type": "log", "log": 10}
+    if panel.soft_minimum is not None:
+        found["axisSoftMin"] = panel.soft_minimum
+    if panel.soft_maximum is not None:
+        found["axisSoftMax"] = panel.soft_maximum
+    return found
 
 
 _OPTIONS: dict[str, Json] = {
@@ -88,11 +177,21 @@ _OPTIONS: dict[str, Json] = {
     "stat": {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "colorMode": "value",
-        "graphMode": "area",
+        "graphMode": "none",
         "textMode": "auto",
     },
     "table": {"showHeader": True, "cellHeight": "sm"},
 }
+
+
+def _options(panel: Panel) -> Json:
+    found = _OPTIONS[panel.kind]
+    if panel.sorted_by:
+        found = {**found, "sortBy": [{"displayName": name, "desc": False} for name in panel.sorted_by]}
+    if panel.legend_right:
+        beside = {"placement": "right", "width": panel.legend_right}
+        found = {**found, "legend": {**found["legend"], **beside}}
+    return found
 
 
 def _panel(panel: Panel, number: int, x: int, y: int) -> Json:
@@ -105,13 +204,8 @@ def _panel(panel: Panel, number: int, x: int, y: int) -> Json:
         "gridPos": {"x": x, "y": y, "w": panel.width, "h": panel.height},
         "targets": [_target(index, query, panel.kind) for index, query in enumerate(panel.queries)],
         "fieldConfig": _field_config(panel),
-        "options": _OPTIONS[panel.kind],
-        # A table shows labels; the time of the reading is noise.
-        **(
-            {"transformations": [{"id": "organize", "options": {"excludeByName": {"Time": True}}}]}
-            if panel.kind == "table"
-            else {}
-        ),
+        "options": _options(panel),
+        **({"transformations": list(panel.transformations)} if panel.transformations else {}),
     }
 
 
@@ -189,8 +283,9 @@ def per_second(metric: str, by: str = "") -> str:
     return f"sum{grouped} (rate({metric}[$__rate_interval]))"
 
 
-def stat(title: str, expr: str, unit: str = "short", about: str = "") -> Panel:
-    return Panel("stat", title, (Query(expr),), unit=unit, width=4, height=4, about=about)
+def stat(title: str, expr: str, unit: str = "short", about: str = "", **more: Any) -> Panel:
+    """The present value, as large as it goes. `more`: fields of a panel."""
+    return Panel("stat", title, (Query(expr),), unit=unit, width=4, height=4, about=about, **more)
 
 
 def gpu_hours(gpus: str) -> Panel:

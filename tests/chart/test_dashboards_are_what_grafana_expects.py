@@ -6,12 +6,14 @@ https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboa
 import json
 import re
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import pytest
 
 from helm.dashboards.__main__ import FOLDER, rendered
+from helm.dashboards.grafana import BAD, REASONS, WARN
+from tandem_autoscaler.decide.decision import Why
 
 DASHBOARDS: dict[str, dict[str, Any]] = {name: json.loads(text) for name, text in rendered().items()}
 # Units and panels that Grafana itself brings (packages/grafana-data/src/valueFormats, public/app/plugins/panel).
@@ -96,6 +98,75 @@ def test_a_legend_names_only_labels_that_the_query_keeps(panel: dict[str, Any]) 
         if kept and target["legendFormat"] != "__auto":
             labels = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
             assert labels <= set(re.split(r", ", kept[1])), target
+
+
+# Of each label that a legend names, all that it may be.
+LABELS = {
+    "role": ("prefill", "decode", "workers"),
+    "state": ("ready", "starting", "draining"),
+    "reason": tuple(Why),
+    "outcome": ("done",), "verb": ("apply",), "resource": ("pods",), "namespace": ("prod",), "service": ("chat",),
+}  # fmt: skip
+
+
+def legends(panel: dict[str, Any]) -> Iterator[str]:
+    """Every name that a series of this panel may have."""
+    for target in panel["targets"]:
+        named = re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
+        for values in product(*(LABELS[name] for name in named)):
+            text = target["legendFormat"]
+            for name, value in zip(named, values, strict=True):
+                text = text.replace(f"{{{{{name}}}}}", value)
+            yield text
+
+
+def matches(pattern: str, legend: str) -> bool:
+    """As Grafana's stringToJsRegex: in slashes it is searched for, without it is the whole name."""
+    if pattern.startswith("/"):
+        return re.search(pattern.strip("/"), legend) is not None
+    return re.fullmatch(pattern, legend) is not None
+
+
+@PANEL
+def test_whatever_is_drawn_in_its_own_way_is_a_series_of_the_panel(panel: dict[str, Any]) -> None:
+    for override in panel.get("fieldConfig", {}).get("overrides", []):
+        if override["matcher"]["id"] == "byRegexp":
+            pattern = override["matcher"]["options"]
+            assert any(matches(pattern, legend) for legend in legends(panel)), pattern
+
+
+@PANEL
+def test_what_is_promised_and_what_limits_is_dashed(panel: dict[str, Any]) -> None:
+    if panel["type"] != "timeseries":
+        return
+    dashed = [
+        override["matcher"]["options"]
+        for override in panel["fieldConfig"]["overrides"]
+        if any(one["id"] == "custom.lineStyle" for one in override["properties"])
+    ]
+    for legend in legends(panel):
+        limit = re.search(r"target|promised|maxReplicas|budget", legend) is not None
+        assert any(matches(pattern, legend) for pattern in dashed) is limit, legend
+
+
+@PANEL
+def test_a_number_is_red_only_where_somebody_said_from_when(panel: dict[str, Any]) -> None:
+    """Grafana's own default calls 80 of anything too much."""
+    if panel["type"] == "stat":
+        steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        assert steps[0]["value"] is None
+        assert len(steps) > 1 or steps[0]["color"] == "text"
+
+
+@pytest.mark.parametrize(
+    "why, colour",
+    [
+        (Why.STEADY, "dark-green"), (Why.TTFT_NEED, "blue"), (Why.SLO_BURN, WARN), (Why.GPU_BUDGET, BAD),
+        (Why.ABOVE_MAXIMUM, BAD),
+    ],
+)  # fmt: skip
+def test_a_reason_has_the_colour_of_what_it_means(why: Why, colour: str) -> None:
+    assert [found for pattern, found in REASONS if matches(pattern, why)][-1] == colour
 
 
 def test_a_service_is_shown_with_what_was_promised_of_it() -> None:

@@ -8,10 +8,14 @@ GPU_BUDGET = 24
 
 
 def fleets() -> World:
+    """Half an hour of them."""
+    return peopled(World(gpu_budget=GPU_BUDGET), minutes=MINUTES)
+
+
+def peopled(world: World, *, minutes: float) -> World:
     """A load that grows fourfold, a recorded one on a budget, one that is only advised, an idle one, one
-    without pools yet, one that cannot be understood."""
-    world = World(gpu_budget=GPU_BUDGET)
-    span = 60.0 * (MINUTES + 30)
+    without pools yet, one that cannot be understood; with half an hour of load to spare."""
+    span = 60.0 * (minutes + 30)
     world.add("chat", named("step-x4", 1, 0.55, span), namespace="prod", prefill=1, decode=1)
     world.add(
         "assistant",
