@@ -10,10 +10,13 @@ from tandem_autoscaler.decide.easing import (
     BOLDEST_QUANTILE,
     EASING_SECONDS,
     LOUD_BURN,
+    MOST_SPENT,
     QUIET_BURN,
     RETURN_SECONDS,
+    SPENT_SECONDS,
     eased,
     quantile_for,
+    spent_later,
 )
 from tandem_autoscaler.decide.state import fresh_state
 from tests.autoscaler.scene import TICK_SECONDS, D, P, Scene
@@ -42,6 +45,25 @@ def test_boldness_takes_a_quarter_of_an_hour_and_caution_a_minute(
     assert eased(0.0, quiet, EASING_SECONDS) == 1.0
     assert eased(0.0, quiet, EASING_SECONDS / 2) < 0.51
     assert eased(ease, loud, RETURN_SECONDS) == 0.0
+
+
+@given(shares, burns, seconds, st.floats(MOST_SPENT, 20.0, exclude_min=True))
+def test_who_has_spent_what_may_be_missed_grows_no_bolder(
+    ease: float, burning: float | None, passed: float, spent: float
+) -> None:
+    assert eased(ease, burning, passed, spent=spent) == min(ease, eased(ease, burning, passed))
+
+
+def test_a_burst_is_remembered_for_as_long_as_it_was_bad() -> None:
+    """A fifth of the requests missed for five minutes, of a p95 promise: more than half an hour of caution."""
+    spent = 0.0
+    for _ in range(60):
+        spent = spent_later(spent, 4.0, 5.0)
+    minutes = 0
+    while spent > MOST_SPENT:
+        spent, minutes = spent_later(spent, 0.0, 60.0), minutes + 1
+    assert 30 < minutes < 4 * SPENT_SECONDS / 60
+    assert spent_later(spent, None, 60.0) == spent, "nothing is known, nothing is forgotten"
 
 
 @given(st.floats(0.01, 0.99), shares, shares)

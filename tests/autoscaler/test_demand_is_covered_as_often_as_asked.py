@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_autoscaler.decide.demand import ENOUGH_RATIOS, LEAST_RATIO, MOST_RATIO, Demand
+from tandem_autoscaler.decide.demand import ENOUGH_RATIOS, LEAST_RATIO, MOST_RATIO, SOME_RATIOS, Demand
 
 STEP, HORIZON = 15.0, 60.0
 
@@ -60,6 +60,16 @@ def test_before_enough_forecasts_were_judged_the_prior_stands() -> None:
     found = watched([10.0] * 8).highest(0.8, 1.3)
     assert found is not None and found.judged < ENOUGH_RATIOS
     assert found.rate == pytest.approx(13.0)
+
+
+def test_a_load_that_has_not_risen_needs_the_prior_for_half_of_that_time_only() -> None:
+    ahead = round(HORIZON / STEP)
+    smooth = [10.0 + 0.1 * (i % 3) for i in range(SOME_RATIOS + ahead)]
+    risen = [*smooth[:10], 20.0, *smooth[11:]]
+    for rates, ratio in ((smooth[:-1], 1.3), (smooth, 1.02), (risen, 1.3)):
+        found = watched(rates).highest(0.8, 1.3)
+        assert found is not None and found.judged < ENOUGH_RATIOS
+        assert found.ratio == pytest.approx(ratio, abs=0.01)
 
 
 def test_the_larger_of_prior_and_remembered_ratio_protects_after_a_restart() -> None:

@@ -23,6 +23,8 @@ KEEP_SECONDS = 7200.0
 STEP_SECONDS = 10.0
 # Fewer ratios than these are no distribution: the one rise with which a load begins would be half of it.
 ENOUGH_RATIOS = 60
+# From so many on, none of which was as high as the prior, the highest of them stands for it.
+SOME_RATIOS = 30
 LEAST_RATIO, MOST_RATIO = 0.6, 4.0
 # A forecast is judged only when this share of its horizon was observed: an outage of the metrics proves nothing.
 _OBSERVED_SHARE = 0.7
@@ -119,13 +121,20 @@ class Demand:
         judged = int(np.count_nonzero(np.isfinite(self.ratios[0])))
         if judged < ENOUGH_RATIOS:
             # A restart need not learn anew what it had known: the larger one protects until it has.
-            ratio = max(prior_ratio, self.remembered_ratio or 0.0)
+            ratio = max(self._first_ratio(prior_ratio, judged), self.remembered_ratio or 0.0)
             return Forecast(float(now[0] * ratio), EXPERTS[0], ratio, judged)
         found = _quantiles(self.ratios, judged, min(1.0, quantile * (1.0 + 1.0 / judged)))
         found = np.minimum(np.maximum(found, LEAST_RATIO), MOST_RATIO)
         cost = found * np.add.reduce(self.forecasts / np.maximum(self.rate, 1e-6), axis=1)
         best = int(cost.argmin())
         return Forecast(float(now[best] * found[best]), EXPERTS[best], float(found[best]), judged)
+
+    def _first_ratio(self, prior_ratio: float, judged: int) -> float:
+        """The prior, or less where a smooth load has shown that it is too much."""
+        if judged < SOME_RATIOS:
+            return prior_ratio
+        seen = self.ratios[0]
+        return min(prior_ratio, max(1.0, float(seen[np.isfinite(seen)].max())))
 
     def widened(self, quantile: float, horizon_seconds: float) -> float | None:
         """The `quantile` of the highest rate within a horizon that no forecast was made for, from the latest rate.

@@ -64,16 +64,20 @@ class Load:
         )  # fmt: skip
 
 
-def settled(long_rate: float, short_rate: float, long_seconds: float, short_seconds: float) -> float:
+def settled(
+    long_rate: float, short_rate: float, long_seconds: float, short_seconds: float, *, scv: float = 1.0
+) -> float:
     """The rate to plan for: the long window's mean, unless the short one differs beyond chance.
 
-    For Poisson arrivals a count of n has standard deviation sqrt(n). Up (ALGORITHM 4.6's spike override) it takes
-    3 sigma of the long mean over the short window and adds 10 %; down it needs as much, so that the end of a load
-    is seen in 20 s instead of 60; the confirmation time of a scale-down then protects against a lull.
+    A count of n has standard deviation sqrt(n scv): `scv` is the arrivals' index of dispersion, 1 for Poisson's. Where
+    they come in bursts of seconds, one of those is chance too: it is over before a new worker serves. Up (ALGORITHM
+    4.6's spike override) it takes 3 sigma of the long mean over the short window and adds 10 %; down it needs as much,
+    so that the end of a load is seen in 20 s instead of 60; the confirmation time of a scale-down then protects
+    against a lull.
     """
     if short_seconds <= 0 or long_seconds <= short_seconds:
         return long_rate
-    sigma = 3.0 * math.sqrt(2.0 * max(long_rate, 1e-9) / short_seconds)
+    sigma = 3.0 * math.sqrt(2.0 * scv * max(long_rate, 1e-9) / short_seconds)
     if short_rate > long_rate + sigma:
         return max(long_rate, 1.1 * short_rate)
     if short_rate < long_rate - sigma:
@@ -95,10 +99,13 @@ def measure(
     five = history.rates(prefill, settings.long_window_seconds)
     router = history.rates(names.COMPONENT_ROUTER, settings.window_seconds)
 
+    burstiness = _with_tick(state, prefill) if news else state.burstiness
+    scv = burstiness.arrival_scv(settings.most_arrival_scv)
     mean = minute.rate("arrivals_total")
     arrivals = mean
     if mean is not None:
-        arrivals = settled(mean, short.rate("arrivals_total") or 0.0, minute.seconds, short.seconds)
+        lately = short.rate("arrivals_total") or 0.0
+        arrivals = settled(mean, lately, minute.seconds, short.seconds, scv=scv)
     # The router counts what was served, and apart what found no worker: a lower bound, for when workers are silent.
     routed = router.rate("router_requests_total")
     if routed is not None and arrivals is None and service.routers and not service.past_the_router:
@@ -112,14 +119,13 @@ def measure(
     work = _work_each(state.prefill, found, hit_share)
     state = changed(
         state,
-        burstiness=_with_tick(state, prefill) if news else state.burstiness,
+        burstiness=burstiness,
         lengths=found,
         hit_share=hit_share,
         output_tokens=outputs,
         prefill_demand=_observed(state.prefill_demand, now, mean, work, horizon_seconds),
         decode_demand=_observed(state.decode_demand, now, mean, outputs, horizon_seconds),
     )
-    scv = state.burstiness.arrival_scv(settings.most_arrival_scv)
     chance = settings.chance_sigmas * math.sqrt(scv / max((arrivals or 0.0) * settings.window_seconds, 1.0))
     prefill_ahead, decode_ahead = (
         look_ahead(
@@ -240,10 +246,10 @@ def _tokens(
     """(mean output length, `known` until now; output tokens per second that the arrivals ask for: both multiplied).
 
     The length of finished requests is biased to short ones after a shift to longer outputs, so it is tokens produced
-    per request finished within the minute (exposure), held within 0.7 to 4 times the finished ones' mean; the last
-    20 s take over when they show half as much again. While next to nothing finishes, what is being produced is asked
-    for in any case. Otherwise production is not looked at: it rises while a backlog of prompts is worked off, and
-    that is no lasting demand.
+    per request finished within the minute (exposure), held above 0.7 times their mean and below 4 times that of five
+    minutes (which after a shift to shorter outputs is too much for a floor); the last 20 s take over when they show
+    half as much again. While next to nothing finishes, what is being produced is asked for in any case. Otherwise
+    production is not looked at: it rises while a backlog of prompts is worked off, and that is no lasting demand.
     """
     minute = history.rates(decode, settings.window_seconds)
     short = history.rates(decode, settings.short_window_seconds)
@@ -254,7 +260,9 @@ def _tokens(
         known = produced / finished
         ended = history.rates(decode, settings.long_window_seconds).histogram("output_tokens")
         if ended is not None and ended.mean:
-            known = min(4.0 * ended.mean, max(0.7 * ended.mean, known))
+            lately = minute.histogram("output_tokens")
+            least = lately.mean if lately is not None and lately.mean else ended.mean
+            known = min(4.0 * ended.mean, max(0.7 * least, known))
     asked = (arrivals or 0.0) * (known or 0.0)
     now, ended_now = short.rate("output_tokens_total") or 0.0, short.rate("finished_total") or 0.0
     if ended_now * short.seconds < 3.0:

@@ -12,7 +12,7 @@ from tandem_api.reasons import Condition
 from tandem_autoscaler.decide import budget as gpu_budget
 from tandem_autoscaler.decide.attainment import of_users
 from tandem_autoscaler.decide.decision import Decision, Outcome, Quality, Verdict, Why
-from tandem_autoscaler.decide.easing import confirm_seconds, eased, may_ease
+from tandem_autoscaler.decide.easing import confirm_seconds, eased, may_ease, spent_later
 from tandem_autoscaler.decide.flip import with_flip
 from tandem_autoscaler.decide.gate import Conditions, Gated, gate, remember
 from tandem_autoscaler.decide.learning import learn
@@ -111,7 +111,7 @@ def decide(
     noted = {
         role: changed(
             memories[role], current=decision.current, target=decision.target,
-            ease=eases[role],
+            ease=eases[role][0], spent=eases[role][1],
         )
         for role, decision in decisions.items()
     }  # fmt: skip
@@ -171,9 +171,9 @@ def _kept(wish: Wish) -> int | None:
 
 def _eases(
     state: ServiceState, service: Service, targets: Targets, settings: Settings, hopeless: float, since: float
-) -> dict[str, float]:
-    """How far each role's demand quantile may now fall, `since` seconds after the last tick."""
-    found = dict.fromkeys(service.pools, 0.0)
+) -> dict[str, tuple[float, float]]:
+    """How far each role's demand quantile may now fall, `since` seconds after the last tick, and what it has spent."""
+    found = dict.fromkeys(service.pools, (0.0, 0.0))
     for role in service.pools:
         if not may_ease(service, role, contexts_told=state.sequence_tokens is not None):
             continue
@@ -181,7 +181,9 @@ def _eases(
             slowly = prefill_burn(state, service, targets, settings, hopeless, settings.long_window_seconds)
         else:
             slowly = decode_burn(state, service, targets, settings.long_window_seconds)
-        found[role] = eased(state.memory(role).ease, slowly, since)
+        memory = state.memory(role)
+        spent = spent_later(memory.spent, slowly, since)
+        found[role] = eased(memory.ease, slowly, since, spent=spent), spent
     return found
 
 

@@ -60,6 +60,7 @@ class RoleMemory:
     fresh_ticks: int = 0
     heard_at_seconds: float | None = None  # the newest complete measurement
     ease: float = 0.0  # how far the role's demand quantile may fall (easing.py)
+    spent: float = 0.0  # misses of the last half hour, as a part of the allowance
 
 
 @dataclass(frozen=True)
