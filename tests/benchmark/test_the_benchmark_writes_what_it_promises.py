@@ -78,6 +78,7 @@ def test_a_name_that_there_is_not_is_one_sentence(
     [
         ("--hindsight-around", "100", "50 to below 100 %"),
         ("--hindsight-requests", "0", "at least one request"),
+        ("--hindsight-seeds", "0", "at least one seed"),
     ],
 )
 def test_a_search_that_makes_no_sense_is_one_sentence(

@@ -186,8 +186,11 @@ def _selection(options: argparse.Namespace) -> Selection:
         raise ValueError(
             f"an attainment to search around is 50 to below 100 %, not {options.hindsight_around:g}"
         )
-    if options.hindsight_requests is not None and options.hindsight_requests < 1:
-        raise ValueError(f"a search simulates at least one request, not {options.hindsight_requests}")
+    for count in (options.hindsight_requests, options.hindsight_seeds):
+        if count is not None and count < 1:
+            raise ValueError(
+                f"a search has at least one seed and simulates at least one request, not {count}"
+            )
     traces = options.traces or [trace for trace in usual.traces if not (options.quick and trace in DAYS)]
     quick = replace(usual, seeds=2, day_seeds=1, few_seeds=1, sweep_seeds=1, sets=("main",))
     selection = replace(
@@ -197,6 +200,8 @@ def _selection(options: argparse.Namespace) -> Selection:
         selection = replace(selection, sets=tuple(options.sets))
     if options.seeds:
         selection = replace(selection, seeds=options.seeds, day_seeds=min(options.seeds, usual.day_seeds))
+    if options.hindsight_seeds:
+        selection = replace(selection, hindsight_seeds=options.hindsight_seeds)
     if options.cold_starts:
         selection = replace(selection, cold_starts=tuple(options.cold_starts))
     return selection
@@ -221,6 +226,12 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--hindsight-around", type=float, metavar="PERCENT", help="search only for what this attainment costs"
+    )
+    parser.add_argument(
+        "--hindsight-seeds",
+        type=int,
+        metavar="N",
+        help="search for seeds 1 to N (default 2; of a day always one)",
     )
     parser.add_argument("--no-tuning", action="store_true", help="defaults only")
     parser.add_argument("--no-sweeps", action="store_true", help="leave out the lines of the pictures")

@@ -46,7 +46,7 @@ _SWEPT_SEEDS = {
     "kpa": 1,
     "oracle_model": 1,
 }
-# On the days only these, with their defaults where tuning would take longest, and ours at the tick of a product.
+# On the days only these, with their defaults where tuning would take longest.
 _DAY_POLICIES = (
     OURS,
     DYNAMO,
@@ -58,7 +58,6 @@ _DAY_POLICIES = (
     "oracle_model",
 )  # fmt: skip
 _DAYS_UNTUNED = (DYNAMO, "hpa", "kpa")
-_DAY_CONSTANTS: Mapping[str, Constants] = {OURS: {"tick_seconds": 15.0}}
 # A second day for ours and its nearest competitor only: a run takes up to a minute.
 _DAY_SEEDS = dict.fromkeys(_DAY_POLICIES, 1) | {OURS: 2, "constant_headroom+levers": 2}
 
@@ -160,8 +159,7 @@ def sweep_jobs(selection: Selection, made: Iterable[Job]) -> list[Job]:
 
 def _both(case: Case, tuned: Tuned) -> Iterable[Case]:
     """With the defaults, and with the tuned constants where there are any."""
-    of_the_day = _DAY_CONSTANTS.get(case.policy, {}) if case.trace in DAYS else {}
-    yield case.with_constants({**contenders()[case.policy].default, **of_the_day}, tuned=False)
+    yield case.with_constants(contenders()[case.policy].default, tuned=False)
     chosen = tuned.get((case.trace, case.policy))
     if case.policy == STATIC:
         if case.seed <= (_BEST_STATIC_DAY_SEEDS if case.trace in DAYS else _BEST_STATIC_SEEDS):

@@ -41,6 +41,8 @@ class Load:
     # Arrivals to be ready for, as far as prompts and as far as outputs go; None while they are unknown.
     prefill_ahead: Ahead | None = None
     decode_ahead: Ahead | None = None
+    # Arrivals per second that would make decode produce `tokens`: other than the present ones where answers are long.
+    arrivals_in_decode: float | None = None
     arrival_scv: float = 1.0
 
     @property
@@ -48,8 +50,8 @@ class Load:
         """Output tokens per second to be ready for."""
         if self.decode_ahead is None:
             return None
-        if self.tokens is not None and self.arrivals:
-            return self.tokens * self.decode_ahead.rate / self.arrivals
+        if self.tokens is not None and self.arrivals_in_decode:
+            return self.tokens * self.decode_ahead.rate / self.arrivals_in_decode
         expected = self.decode_ahead.rate * self.tokens_per_request
         if self.tokens is None:
             return expected or None
@@ -85,6 +87,18 @@ def settled(
     return long_rate
 
 
+def lasting(asked: float, produced: float, stay_seconds: float, ahead_seconds: float) -> float:
+    """What decode will produce in `ahead_seconds`, given that it now produces `produced` and that `asked` arrives.
+
+    Of the answers that are being written, exp(-ahead / stay) still are then, and the others have been replaced by those
+    that arrive (an M/G/inf queue; `stay_seconds` is a mean answer's time in decode). Short answers are all replaced,
+    and nothing but the arrivals counts. Where answers take minutes, those of one minute are mostly chance.
+    """
+    if stay_seconds <= 0:
+        return asked
+    return asked + math.exp(-ahead_seconds / stay_seconds) * (produced - asked)
+
+
 def measure(
     state: ServiceState, service: Service, settings: Settings, horizon_seconds: float, *, news: bool
 ) -> tuple[ServiceState, Load]:
@@ -117,6 +131,17 @@ def measure(
         hit_share = min(0.98, max(0.0, 1.0 - computed / total))
     outputs, tokens = _tokens(history, decode, arrivals, state.output_tokens, settings)
     work = _work_each(state.prefill, found, hit_share)
+    produced, stay_seconds = _in_decode(history, decode, outputs, settings)
+
+    def in_decode(rate: float | None) -> float | None:
+        """A rate of arrivals, as the one that decode will be at when a worker ordered now serves."""
+        if rate is None or not outputs:
+            return rate
+        return lasting(rate, produced / outputs, stay_seconds, horizon_seconds)
+
+    decoding = in_decode(arrivals)
+    if tokens is not None:
+        tokens = lasting(tokens, produced, stay_seconds, horizon_seconds)
     state = changed(
         state,
         burstiness=burstiness,
@@ -124,15 +149,18 @@ def measure(
         hit_share=hit_share,
         output_tokens=outputs,
         prefill_demand=_observed(state.prefill_demand, now, mean, work, horizon_seconds),
-        decode_demand=_observed(state.decode_demand, now, mean, outputs, horizon_seconds),
+        decode_demand=_observed(state.decode_demand, now, in_decode(mean), outputs, horizon_seconds),
     )
-    chance = settings.chance_sigmas * math.sqrt(scv / max((arrivals or 0.0) * settings.window_seconds, 1.0))
     prefill_ahead, decode_ahead = (
         look_ahead(
-            demand, each, service, arrivals, now, horizon_seconds, settings, chance=chance,
+            demand, each, service, rate, now, horizon_seconds, settings,
+            chance=settings.chance_sigmas * math.sqrt(scv / max((rate or 0.0) * seconds, 1.0)),
             quantile=quantile_for(service.demand_quantile, state.memory(role).ease),
         )
-        for role, demand, each in ((prefill, state.prefill_demand, work), (decode, state.decode_demand, outputs))
+        for role, demand, each, rate, seconds in (
+            (prefill, state.prefill_demand, work, arrivals, settings.window_seconds),
+            (decode, state.decode_demand, outputs, decoding, max(settings.window_seconds, stay_seconds)),
+        )
     )  # fmt: skip
     d_short = history.rates(decode, settings.short_window_seconds)
     gaps = d_short.histogram("inter_token")
@@ -157,6 +185,7 @@ def measure(
         router_running=history.total(names.COMPONENT_ROUTER, "router_running"),
         prefill_ahead=prefill_ahead,
         decode_ahead=decode_ahead,
+        arrivals_in_decode=decoding,
         arrival_scv=scv,
         tokens_per_request=state.output_tokens or 0.0,
     )
@@ -238,6 +267,17 @@ def _in_prefill(state: ServiceState, service: Service, prefill: str) -> float | 
     if not service.disaggregated or waiting is None:
         return waiting
     return waiting + (state.history.total(prefill, "running") or 0.0)
+
+
+def _in_decode(
+    history: History, decode: str, outputs: float | None, settings: Settings
+) -> tuple[float, float]:
+    """(tokens per second of the last minute, seconds that a mean answer is in decode); zeros while unknown."""
+    minute = history.rates(decode, settings.window_seconds)
+    produced, gaps = minute.rate("output_tokens_total"), minute.histogram("inter_token")
+    if not produced or not outputs or gaps is None or not gaps.mean:
+        return 0.0, 0.0
+    return produced, outputs * gaps.mean
 
 
 def _tokens(

@@ -74,7 +74,7 @@ def need_prefill(
     def sized(rate: float) -> Sizing:
         if not service.late_demotion:
             return pool_for(rate, strict)
-        # A queue of one or two workers has little to choose from, and a rise finds no other worker with room.
+        # A queue of up to three workers has little to choose from, and a rise finds no other worker with room.
         least = min(pool_for(rate, strict).workers, settings.fewest_for_boldness)
         return pool_for(rate, bold, least)
 

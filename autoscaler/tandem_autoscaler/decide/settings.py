@@ -21,7 +21,7 @@ class Settings:
     # that would be late yield (late demotion), absolutely: such a queue makes up for a much smaller pool.
     violation_share: float = 0.8
     violation_with_demotion: float = 0.25
-    fewest_for_boldness: int = 3  # workers; below, the pool is sized as if nobody yielded
+    fewest_for_boldness: int = 4  # workers; below, the pool is sized as if nobody yielded
     prior_ratio: float = 1.3  # of the demand to come over the present one, until the service's own is known
     most_arrival_scv: float = 8.0
     chance_sigmas: float = 1.5  # of the minute's arrivals, by which a pool is kept larger than needed
