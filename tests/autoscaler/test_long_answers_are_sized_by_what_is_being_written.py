@@ -64,6 +64,18 @@ def test_it_is_all_of_that_where_answers_take_a_second() -> None:
     assert after.tokens == pytest.approx(350, rel=0.03)
 
 
+def test_a_pool_that_is_too_small_does_not_pass_for_what_is_asked_of_it() -> None:
+    """Half of the tokens at thrice the promised time each: the answers' time counts as far as it is promised."""
+    scene = Scene(prefill=2, decode=4, minimum=4, maximum=4)
+    for _ in range(84):
+        scene.prompts(5.0, seconds=0.05)
+        scene.answers(2.5, tokens=400, seconds_per_token=0.3)
+        scene.tick(apply=False)
+    found = measure(scene.state, scene.service, scene.settings, HORIZON_SECONDS, news=False)[1]
+    still = 2.718 ** -(HORIZON_SECONDS / (400 * 0.1))
+    assert found.tokens == pytest.approx(2000 - still * 1000, rel=0.03), "and not 1350 of 2000"
+
+
 def test_the_end_of_a_load_leaves_what_is_still_being_written() -> None:
     _, after = after_a_minute(prompts=0.0, tokens=3000, seconds_per_token=0.04)
     assert after.arrivals == 0.0

@@ -131,7 +131,7 @@ def measure(
         hit_share = min(0.98, max(0.0, 1.0 - computed / total))
     outputs, tokens = _tokens(history, decode, arrivals, state.output_tokens, settings)
     work = _work_each(state.prefill, found, hit_share)
-    produced, stay_seconds = _in_decode(history, decode, outputs, settings)
+    produced, stay_seconds = _in_decode(history, service, decode, outputs, settings)
 
     def in_decode(rate: float | None) -> float | None:
         """A rate of arrivals, as the one that decode will be at when a worker ordered now serves."""
@@ -270,14 +270,19 @@ def _in_prefill(state: ServiceState, service: Service, prefill: str) -> float | 
 
 
 def _in_decode(
-    history: History, decode: str, outputs: float | None, settings: Settings
+    history: History, service: Service, decode: str, outputs: float | None, settings: Settings
 ) -> tuple[float, float]:
-    """(tokens per second of the last minute, seconds that a mean answer is in decode); zeros while unknown."""
+    """(tokens per second of the last minute, seconds that a mean answer is in decode); zeros while unknown.
+
+    No longer than the promise lets it be: too small a pool produces too little and keeps its answers too long, and
+    would otherwise be taken for what is asked for.
+    """
     minute = history.rates(decode, settings.window_seconds)
     produced, gaps = minute.rate("output_tokens_total"), minute.histogram("inter_token")
     if not produced or not outputs or gaps is None or not gaps.mean:
         return 0.0, 0.0
-    return produced, outputs * gaps.mean
+    most = service.targets.tpot_seconds if service.targets is not None else gaps.mean
+    return produced, outputs * min(gaps.mean, most)
 
 
 def _tokens(
