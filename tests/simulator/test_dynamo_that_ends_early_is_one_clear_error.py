@@ -83,7 +83,9 @@ def test_one_that_does_not_go_is_killed(monkeypatch: pytest.MonkeyPatch) -> None
 def test_it_does_not_outlive_the_program_that_started_it(how: signal.Signals) -> None:
     """Ctrl-C goes to the whole process group, as a terminal sends it; a kill goes to the program alone."""
     program = (
-        "import sys, time\n"
+        "import signal, sys, time\n"
+        # Programs that a shell has put in its background ignore Ctrl-C, and so does what they start: these tests, too.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from tandem_autoscaler.simulator.policies.dynamo_process import PlannerProcess\n"
         f"planner = PlannerProcess([sys.executable, '-c', {OBEDIENT!r}])\n"
         "print(planner.begin({})[1]['pid'], flush=True)\n"
