@@ -153,7 +153,6 @@ async def _work(
     await _list_at_first(server, world, arguments)
     for key in world.services():
         queue.add(key)
-    stop_informers = asyncio.Event()
     limits = httpx.Limits(max_connections=64, max_keepalive_connections=32)
     # Pods are reached directly: a proxy of the environment has no business between.
     async with httpx.AsyncClient(limits=limits, trust_env=False) as http:
@@ -170,9 +169,7 @@ async def _work(
         )
         parts = [
             asyncio.create_task(
-                inform(
-                    world, changed, namespace=arguments.namespace, stop=stop_informers, started=catch_signals
-                ),
+                inform(world, changed, namespace=arguments.namespace, started=catch_signals),
                 name="informers",
             ),
             asyncio.create_task(
@@ -198,13 +195,8 @@ async def _work(
                 _log.error("%s ended: %s", part.get_name(), part.exception())
                 part.result()
         finally:
-            stop_informers.set()
-            for part in parts[1:]:
+            for part in parts:
                 part.cancel()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(3):
-                    await asyncio.gather(*parts, return_exceptions=True)
-            parts[0].cancel()
             await asyncio.gather(*parts, return_exceptions=True)
 
 

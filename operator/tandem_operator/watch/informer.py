@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import kopf
+from kopf._cogs.structs.references import Insights
 from kopf._core.engines.peering import Identity
 
 from tandem_api.kubernetes.cluster import Kind
@@ -21,6 +22,9 @@ from tandem_operator.watch.world import ServiceKey, World
 _SERVER_SECONDS = 300
 _CLIENT_SECONDS = 330
 _CONNECT_SECONDS = 20
+# How long the end waits for kopf's first look at the server's kinds, and for kopf to end.
+_SCAN_SECONDS = 10
+_STOP_SECONDS = 3
 
 
 def _group_version(kind: Kind) -> tuple[str, str]:
@@ -81,10 +85,9 @@ async def inform(
     changed: Callable[[ServiceKey], None],
     *,
     namespace: str | None,
-    stop: asyncio.Event,
     started: Callable[[], None],
 ) -> None:
-    """Feed the World until `stop` is set. Returns early only when kopf ends by itself, which is a fault.
+    """Feed the World until cancelled. Returns only when kopf ends by itself, which is a fault.
 
     `started` is called once kopf runs: it has taken the process's signal handlers by then, and the caller may take
     them back.
@@ -93,6 +96,7 @@ async def inform(
     logging.getLogger("kopf").setLevel(logging.ERROR)
     scope: dict[str, Any] = {"namespaces": [namespace]} if namespace else {"clusterwide": True}
     others = asyncio.all_tasks()
+    stop, insights = asyncio.Event(), Insights()
     tasks = await kopf.spawn_tasks(
         registry=registry(world, changed),
         settings=settings(),
@@ -100,7 +104,24 @@ async def inform(
         identity=Identity("tandem-operator"),
         standalone=True,
         stop_flag=stop,
+        insights=insights,
         **scope,
     )
     started()
-    await kopf.run_tasks(tasks, ignored=others)
+    running = asyncio.create_task(kopf.run_tasks(tasks, ignored=others), name="kopf")
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        # Stopped while it first asks which kinds the server has, kopf leaves those requests behind: they fail on the
+        # closed connection, each with its error, its retries and a traceback.
+        await _at_most(_SCAN_SECONDS, asyncio.create_task(insights.ready_resources.wait()))
+        stop.set()
+        await _at_most(_STOP_SECONDS, running)
+        raise
+
+
+async def _at_most(seconds: float, task: asyncio.Task[Any]) -> None:
+    """Wait for the task, and end it when it takes longer."""
+    await asyncio.wait({task}, timeout=seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
