@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from e2e.cluster.errors import ClusterError
+from e2e.cluster.errors import ClusterError, NotFound
 
 
 class ApiClient:
@@ -53,7 +53,8 @@ class ApiClient:
         if status >= 300:
             with contextlib.suppress(ValueError):
                 text = json.loads(text).get("message", text)
-            raise ClusterError(f"{method} {path}: HTTP {status}: {text.strip()}")
+            kind = NotFound if status == 404 else ClusterError
+            raise kind(f"{method} {path}: HTTP {status}: {text.strip()}")
         return json.loads(text) if text.startswith(("{", "[")) else text
 
     def get(self, path: str) -> Any:

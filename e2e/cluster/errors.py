@@ -3,3 +3,7 @@
 
 class ClusterError(Exception):
     """A sentence for the person at the terminal; printed without a traceback."""
+
+
+class NotFound(ClusterError):
+    """The API server knows no such object (any more)."""

@@ -18,6 +18,7 @@ from tandem_api.kubernetes.cluster import Kind
 from tandem_operator.watch.kinds import WATCHED
 from tandem_operator.watch.world import ServiceKey, World
 
+_log = logging.getLogger(__name__)
 # A watch that says nothing for this long is asked again (field case D11); the server ends each at `SERVER`.
 _SERVER_SECONDS = 300
 _CLIENT_SECONDS = 330
@@ -115,9 +116,16 @@ async def inform(
         # Stopped while it first asks which kinds the server has, kopf leaves those requests behind: they fail on the
         # closed connection, each with its error, its retries and a traceback.
         await _at_most(_SCAN_SECONDS, asyncio.create_task(insights.ready_resources.wait()))
+        # A watch that is cancelled between two events fails when its generator is closed, and says so with a traceback.
+        asyncio.get_running_loop().set_exception_handler(_left_behind)
         stop.set()
         await _at_most(_STOP_SECONDS, running)
         raise
+
+
+def _left_behind(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What fails unheard while the process ends is no news to its user."""
+    _log.debug("left behind at the end: %s", context.get("message"))
 
 
 async def _at_most(seconds: float, task: asyncio.Task[Any]) -> None:

@@ -3,6 +3,7 @@
 No node exists, so no pod address leads anywhere: every address that a test gives to a pod is on loopback.
 """
 
+import contextlib
 import http.server
 import itertools
 import os
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster import LightCluster
+from e2e.cluster.errors import NotFound
 from tandem_api import names
 from tests.integration.waiting import eventually
 
@@ -183,26 +185,27 @@ class Place:
             lambda: name in [item["metadata"]["name"] for item in self.items("deployments", "apps/v1")]
         )
         routers = {names.LABEL_COMPONENT: names.COMPONENT_ROUTER, names.LABEL_SERVICE: service}
-        for pod in eventually(
-            lambda: [
-                item for item in self.items("pods") if routers.items() <= item["metadata"]["labels"].items()
-            ]
-        ):
-            self.set_status(
-                pod,
+        status = {
+            "phase": "Running",
+            **addresses,
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [
                 {
-                    "phase": "Running",
-                    **addresses,
-                    "conditions": [{"type": "Ready", "status": "True"}],
-                    "containerStatuses": [
-                        {
-                            "name": "router", "image": "x", "imageID": "x", "restartCount": 0, "ready": True,
-                            "started": True, "state": {"running": {}},
-                        }
-                    ],
-                },
-            )  # fmt: skip
-        eventually(lambda: self.cluster.api.get(path).get("status", {}).get("readyReplicas"))
+                    "name": "router", "image": "x", "imageID": "x", "restartCount": 0, "ready": True,
+                    "started": True, "state": {"running": {}},
+                }
+            ],
+        }  # fmt: skip
+
+        def serves() -> Any:
+            for pod in self.items("pods"):
+                if routers.items() <= pod["metadata"]["labels"].items():
+                    # A router of a template that has just changed may be gone by now.
+                    with contextlib.suppress(NotFound):
+                        self.set_status(pod, status)
+            return self.cluster.api.get(path).get("status", {}).get("readyReplicas")
+
+        eventually(serves, what=f"the router of {service} is ready")
 
     def reason(self, service: str, type_: str = "Ready") -> str | None:
         condition = self.condition(service, type_)

@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import gc
 import logging
+from functools import partial
 
 import pytest
 
 from e2e.cluster import LightCluster
+from tandem_api import names
 from tandem_operator.watch.informer import inform
 from tandem_operator.watch.world import World
+from tests.integration.waiting import eventually
 
 
 @pytest.mark.parametrize("milliseconds", [0, 2, 5, 10, 15, 20, 30, 50, 100])
@@ -20,6 +23,9 @@ def test_informers_are_stopped_while_they_first_ask_what_the_server_has(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    # A new server answers 429 to who first asks for a custom kind.
+    for plural in ("inferenceservices", "workerpools"):
+        eventually(partial(cluster.api.answers, f"/apis/{names.API_VERSION}/{plural}"))
 
     async def life() -> None:
         started = asyncio.Event()
