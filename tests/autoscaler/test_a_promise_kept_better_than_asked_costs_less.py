@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,10 +16,11 @@ from tandem_autoscaler.decide.easing import (
     RETURN_SECONDS,
     SPENT_SECONDS,
     eased,
+    prior_for,
     quantile_for,
     spent_later,
 )
-from tandem_autoscaler.decide.state import fresh_state
+from tandem_autoscaler.decide.state import DEMAND_RATIO, fresh_state
 from tests.autoscaler.scene import TICK_SECONDS, D, P, Scene
 
 shares = st.floats(0.0, 1.0)
@@ -109,6 +111,23 @@ def test_an_eased_pool_is_sized_for_less_of_the_same_demand() -> None:
                 rates.append(found.rate)
     cautious, half, bold = (sum(rates) / len(rates) for rates in sized.values())
     assert cautious > 1.05 * half > 1.05 * 1.05 * bold > 10.0
+
+
+def test_an_eased_prefill_pool_is_given_less_for_the_unknown_and_decode_is_not() -> None:
+    """Before enough forecasts were judged to know the service's own."""
+    scene = Scene(prefill=2, decode=2, minimum=2, maximum=2, late_demotion=True, headroom=None)
+    scene.settle(int(300 / TICK_SECONDS), prompts=4.0, seconds=0.1)
+    ease = scene.state.memory(P).ease
+    assert ease == pytest.approx(300 / EASING_SECONDS, abs=0.05)
+    assert scene.decision(P).numbers[DEMAND_RATIO] == pytest.approx(1.3 - 0.3 * ease, abs=0.01)
+    assert scene.decision(D).numbers[DEMAND_RATIO] == 1.3
+
+
+@given(shares, st.floats(0.6, 4.0))
+def test_a_prior_below_one_is_never_raised(ease: float, prior: float) -> None:
+    found = prior_for(prior, Scene().service, P, ease)
+    assert min(1.0, prior) - 1e-12 <= found <= prior
+    assert prior_for(prior, Scene().service, D, ease) == prior
 
 
 def test_who_is_not_heard_grows_no_bolder() -> None:

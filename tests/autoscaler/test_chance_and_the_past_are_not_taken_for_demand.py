@@ -1,4 +1,7 @@
-"""What is asked for is what comes: not a burst that is over at once, nor answers of a length that is gone."""
+"""What is asked for is what comes.
+
+Not a burst that is over at once, nor answers of a length that is gone, nor a stock that refills after a lull.
+"""
 
 import pytest
 from hypothesis import given
@@ -41,3 +44,28 @@ def test_a_new_length_of_answers_is_known_within_a_minute(before: float, after: 
     assert scene.state.output_tokens == pytest.approx(before, rel=0.01)
     scene.settle(13, prompts=20.0, seconds=0.05, tokens=after)
     assert scene.state.output_tokens == pytest.approx(after, rel=0.05)
+
+
+def while_decode_fills(*, tokens: float) -> Load:
+    """Six minutes of 20 answers/s of 100 tokens at 20 ms: 40 sequences. Then 20 s of twice as many prompts."""
+    scene = Scene(prefill=4, decode=4, minimum=4, maximum=4).settle(
+        72, prompts=20.0, seconds=0.05, tokens=100
+    )
+    for _ in range(4):
+        scene.prompts(40.0, seconds=0.05)
+        scene.answers(20.0, tokens=tokens)
+        scene.tick(apply=False)
+    return load_of(scene)
+
+
+@pytest.mark.parametrize("tokens", [30.0, 100.0])
+def test_a_stock_that_refills_after_a_lull_is_not_taken_to_grow_on(tokens: float) -> None:
+    load = while_decode_fills(tokens=tokens)
+    assert load.decode_running == pytest.approx(20 * tokens * 0.02, rel=0.01), "no more than the usual 40"
+    assert load.decode_growth == 0.0
+
+
+def test_a_stock_that_grows_beyond_its_usual_size_is() -> None:
+    load = while_decode_fills(tokens=250.0)
+    assert load.decode_running == pytest.approx(100.0, rel=0.01)
+    assert load.decode_growth == pytest.approx(20.0, rel=0.05)

@@ -24,20 +24,21 @@ class Ahead:
 
 def look_ahead(
     demand: Demand, each: float | None, service: Service, present: float | None, now_seconds: float,
-    horizon_seconds: float, settings: Settings, *, chance: float, quantile: float,
+    horizon_seconds: float, settings: Settings, *, chance: float, quantile: float, prior_ratio: float,
 ) -> Ahead | None:  # fmt: skip
     """Arrivals for one role, from its `demand` in units of work of which a request of today brings `each`.
 
     Work, not requests, because the mix may shift at a constant rate of requests. None while nothing is known, or no
-    longer enough. `quantile`: of the highest demand until the horizon is over. `present` (requests per second) is None
-    while the arrivals are unknown; `chance` is the part by which it may be off because requests come at random.
+    longer enough. `quantile`: of the highest demand until the horizon is over; `prior_ratio` times the present one is
+    taken for it while too few forecasts were judged. `present` (requests per second) is None while the arrivals are
+    unknown; `chance` is the part by which it may be off because requests come at random.
     """
     if present is None:
         return _blind(demand, each, service, now_seconds, horizon_seconds, settings)
     if service.headroom is not None:
         rate = present * (1.0 + service.headroom)
         return Ahead(rate, rate * (1.0 + chance), f"with {service.headroom:.0%} headroom")
-    found = demand.highest(quantile, settings.prior_ratio)
+    found = demand.highest(quantile, prior_ratio)
     if found is None or not each:
         # A request's work is unknown until one was served, but none are known to cost nothing.
         return Ahead(0.0, 0.0, "with nothing asked for") if present <= 0 else None

@@ -51,6 +51,15 @@ def quantile_for(asked: float, ease: float) -> float:
     return asked - ease * max(0.0, asked - BOLDEST_QUANTILE)
 
 
+def prior_for(prior_ratio: float, service: Service, role: str, ease: float) -> float:
+    """The ratio to size for while a service's own is unknown: prefill's comes down to 1 as it eases.
+
+    Decode's stays: it would ease in the quiet first minutes of a bursty load, and the first burst would find it too
+    small (bursty-diurnal lost 0.5 points).
+    """
+    return prior_ratio - ease * max(0.0, prior_ratio - 1.0) if role == prefill_role(service) else prior_ratio
+
+
 def may_ease(service: Service, role: str, *, contexts_told: bool) -> bool:
     """Prefill only where late prompts step aside: its queue makes up for a rise beyond the pool.
 

@@ -8,7 +8,7 @@ from tandem_api import names
 from tandem_autoscaler.decide.ahead import Ahead, look_ahead
 from tandem_autoscaler.decide.burstiness import Burstiness
 from tandem_autoscaler.decide.demand import Demand
-from tandem_autoscaler.decide.easing import quantile_for
+from tandem_autoscaler.decide.easing import prior_for, quantile_for
 from tandem_autoscaler.decide.settings import Settings
 from tandem_autoscaler.decide.state import ServiceState, changed
 from tandem_autoscaler.fleet.service import Service, decode_role, prefill_role
@@ -156,6 +156,7 @@ def measure(
             demand, each, service, rate, now, horizon_seconds, settings,
             chance=settings.chance_sigmas * math.sqrt(scv / max((rate or 0.0) * seconds, 1.0)),
             quantile=quantile_for(service.demand_quantile, state.memory(role).ease),
+            prior_ratio=prior_for(settings.prior_ratio, service, role, state.memory(role).ease),
         )
         for role, demand, each, rate, seconds in (
             (prefill, state.prefill_demand, work, arrivals, settings.window_seconds),
@@ -174,7 +175,7 @@ def measure(
         tokens=tokens,
         prefill_waiting=in_prefill,
         decode_running=running,
-        decode_growth=_growth(history, prefill, decode, settings),
+        decode_growth=_growth(history, prefill, decode, settings, running, scv),
         decode_waiting=room if room is not None else history.total(decode, "waiting"),
         decode_kv=max(kv) if kv else None,
         preemptions=d_short.rate("preemptions_total") or 0.0,
@@ -240,11 +241,18 @@ def _present_lengths(recent: Sequence[Rates], long: Rates) -> Lengths | None:
     return found
 
 
-def _growth(history: History, prefill: str, decode: str, settings: Settings) -> float:
+def _growth(
+    history: History, prefill: str, decode: str, settings: Settings, running: float | None, scv: float
+) -> float:
     """Prompts done minus answers done, per second over the last 20 s.
 
-    Zero where that may be chance: below 3 standard deviations of both counts, or below 2 over the whole minute.
+    Zero where that may be chance: below 3 standard deviations of both counts, or below 2 over the whole minute. Zero
+    too while decode holds no more than it usually does, by the mean of five minutes and 3 standard deviations of a
+    stock that arrives with index of dispersion `scv`: what refills after a lull fills as fast as a new load, and stops.
     """
+    usual = history.rates(decode, settings.long_window_seconds).histogram("inter_token")
+    if usual is not None and (running or 0.0) <= usual.total + 3.0 * math.sqrt(scv * usual.total):
+        return 0.0
     found = []
     for window, sigmas in ((settings.short_window_seconds, 3.0), (settings.window_seconds, 2.0)):
         begun, ended = history.rates(prefill, window), history.rates(decode, window)
