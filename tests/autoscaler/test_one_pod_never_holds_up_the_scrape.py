@@ -2,16 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-
-import pytest
 
 from tandem_api import names
 from tandem_autoscaler.fleet.service import Pod, Service
 from tandem_autoscaler.signals.scrape import ScrapeSource, pod_url
 from tests.autoscaler.exported import Exported
+from tests.autoscaler.served import Answer, Serve
 
-Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 TIMEOUT_SECONDS = 0.6
 
 
@@ -48,33 +45,6 @@ def good() -> bytes:
     return http(exported.text().encode())
 
 
-@pytest.fixture
-async def serve() -> AsyncIterator[Callable[[Answer], Awaitable[str]]]:
-    servers: list[asyncio.Server] = []
-    open_writers: set[asyncio.StreamWriter] = set()
-
-    async def start(answer: Answer) -> str:
-        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            open_writers.add(writer)
-            try:
-                await answer(reader, writer)
-            except (OSError, asyncio.IncompleteReadError):
-                pass
-            finally:
-                open_writers.discard(writer)
-                writer.close()
-
-        server = await asyncio.start_server(handle, "127.0.0.1", 0)
-        servers.append(server)
-        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
-
-    yield start
-    for writer in open_writers:
-        writer.close()
-    for server in servers:
-        server.close()
-
-
 def pod(uid: str, ip: str | None = "10.0.0.1", role: str = names.PREFILL) -> Pod:
     return Pod("n", uid, uid, ip, role, True, 0.0, 0.0)
 
@@ -84,7 +54,7 @@ def service(*pods: Pod, name: str = "s") -> Service:
 
 
 async def test_the_others_are_read_and_each_failure_has_its_sentence(
-    serve: Callable[[Answer], Awaitable[str]],
+    serve: Serve,
 ) -> None:
     closed = await serve(nothing)
     urls = {
@@ -119,7 +89,7 @@ async def test_the_others_are_read_and_each_failure_has_its_sentence(
     assert took < 5 * TIMEOUT_SECONDS + 3, "all at once, not one after the other"
 
 
-async def test_a_silent_service_does_not_hold_up_another(serve: Callable[[Answer], Awaitable[str]]) -> None:
+async def test_a_silent_service_does_not_hold_up_another(serve: Serve) -> None:
     urls = {f"dead-{n}": await serve(nothing) for n in range(20)} | {"good": await serve(says(good()))}
     source = ScrapeSource(timeout_seconds=TIMEOUT_SECONDS, url_of=lambda p: urls[p.uid])
     try:

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -20,6 +19,7 @@ from tandem_autoscaler.main import parser
 from tandem_autoscaler.signals.exposition import parse
 from tandem_autoscaler.signals.prometheus import QUERIES, SCRAPED_AT, PrometheusSource
 from tests.autoscaler.exported import Exported
+from tests.autoscaler.served import Serve
 from tests.real_prometheus import Running, needs_prometheus, started
 
 
@@ -192,14 +192,16 @@ class Answering:
 
 
 @pytest.mark.parametrize("services", [1, 1000])
-async def test_the_number_of_queries_does_not_depend_on_the_number_of_services(services: int) -> None:
+async def test_the_number_of_queries_does_not_depend_on_the_number_of_services(
+    services: int, serve: Serve
+) -> None:
     """A21. Eight: the moment, the times of the scrapes, and six kinds of series; all for the same whole second."""
     fleet = [
         service(f"team-{n % 7}", f"chat-{n}-0", f"chat-{n}-1", name=f"chat-{n}") for n in range(services)
     ]
     answering = Answering([pod for one in fleet for pod in one.pods])
-    server = await asyncio.start_server(answering, "127.0.0.1", 0)
-    source = PrometheusSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_seconds=60)
+    url = await serve(answering)
+    source = PrometheusSource(url, timeout_seconds=60)
     found = await _one(source, *fleet)
     assert [one.error for one in found] == [None] * services
     assert all(len(one.pods) == 2 and not one.silent for one in found)
@@ -207,7 +209,6 @@ async def test_the_number_of_queries_does_not_depend_on_the_number_of_services(s
     assert [asked.get("time") for asked in answering.asked] == [None] + ["1000000000"] * 7
     assert len({asked["query"] for asked in answering.asked}) == 8
     await source.close()
-    server.close()
 
 
 def test_all_queries_together_have_less_time_than_a_tick() -> None:
@@ -216,24 +217,20 @@ def test_all_queries_together_have_less_time_than_a_tick() -> None:
     assert flags.prometheus_timeout < flags.tick
 
 
-async def test_eight_slow_answers_share_one_deadline() -> None:
+async def test_eight_slow_answers_share_one_deadline(serve: Serve) -> None:
     """Each comes within the deadline, all together do not: it is for all of them."""
 
-    open_connections: list[asyncio.StreamWriter] = []
-
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_connections.append(writer)
-        with suppress(ConnectionError):
-            while await reader.readline():
-                while (await reader.readline()).strip():
-                    pass
-                await asyncio.sleep(0.3)
-                body = b'{"status": "success", "data": {"result": ["0", "1000000000"]}}'
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-                await writer.drain()
+        while await reader.readline():
+            while (await reader.readline()).strip():
+                pass
+            await asyncio.sleep(0.3)
+            body = b'{"status": "success", "data": {"result": ["0", "1000000000"]}}'
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            await writer.drain()
 
-    server = await asyncio.start_server(slow, "127.0.0.1", 0)
-    source = PrometheusSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_seconds=0.8)
+    url = await serve(slow)
+    source = PrometheusSource(url, timeout_seconds=0.8)
     begun = time.monotonic()
     (found,) = await _one(source, service("a", "chat-0"))
     assert time.monotonic() - begun < 2.0
@@ -241,11 +238,6 @@ async def test_eight_slow_answers_share_one_deadline() -> None:
     assert found.error is not None
     assert "did not answer within 0.8s" in found.error or "timed out" in found.error
     await source.close()
-    server.close()
-    for writer in open_connections:
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
 
 
 async def test_an_unreachable_address_is_named_and_nothing_raises() -> None:
@@ -256,7 +248,7 @@ async def test_an_unreachable_address_is_named_and_nothing_raises() -> None:
     assert not found.pods
 
 
-async def test_a_hanging_prometheus_costs_the_deadline_once_and_does_not_pile_up() -> None:
+async def test_a_hanging_prometheus_costs_the_deadline_once_and_does_not_pile_up(serve: Serve) -> None:
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n")
@@ -270,15 +262,14 @@ async def test_a_hanging_prometheus_costs_the_deadline_once_and_does_not_pile_up
         finally:
             writer.close()
 
-    server = await asyncio.start_server(hang, "127.0.0.1", 0)
-    source = PrometheusSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_seconds=0.5)
+    url = await serve(hang)
+    source = PrometheusSource(url, timeout_seconds=0.5)
     begun = time.monotonic()
     (first,) = await _one(source, service("a", "chat-0"))
     assert time.monotonic() - begun < 3 and first.error and "did not answer" in first.error
     begun = time.monotonic()
     (second,) = await _one(source, service("a", "chat-0"))
     assert time.monotonic() - begun < 0.4 and second.error
-    server.close()
     await source.close()
 
 
@@ -287,22 +278,21 @@ async def test_a_hanging_prometheus_costs_the_deadline_once_and_does_not_pile_up
     [("401 Unauthorized", "no", "401"), ("503 Unavailable", "later", "503"),
      ("200 OK", "<html>", "answer that is none"), ("200 OK", '{"status":"success"}', "answer that is none")],
 )  # fmt: skip
-async def test_a_refusal_is_told_in_one_sentence(status: str, body: str, said: str) -> None:
+async def test_a_refusal_is_told_in_one_sentence(status: str, body: str, said: str, serve: Serve) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    source = PrometheusSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    url = await serve(answer)
+    source = PrometheusSource(url)
     (found,) = await _one(source, service("a", "chat-0"))
     assert found.error is not None and said in found.error and "\n" not in found.error
-    server.close()
     await source.close()
 
 
-async def test_a_rotated_token_is_read_again(tmp_path: Path) -> None:
+async def test_a_rotated_token_is_read_again(tmp_path: Path, serve: Serve) -> None:
     seen: list[str] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -312,15 +302,13 @@ async def test_a_rotated_token_is_read_again(tmp_path: Path) -> None:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = await serve(answer)
     token = tmp_path / "token"
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     source = PrometheusSource(url, token_file=token)
     for value in ("first", "second"):
         token.write_text(value + "\n")
         await _one(source, service("a", "chat-0"))
     assert seen == ["first", "second"]
-    server.close()
     await source.close()
 
 

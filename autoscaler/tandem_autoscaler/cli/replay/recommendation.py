@@ -45,15 +45,11 @@ def recommend(stage: Stage, ours: Result | None) -> Advice:
     """`ours`: the run within the manifest's limits, where there was one. They count only if they changed it."""
     held_back = ours is None or _touches_limits(stage, ours)
     free = play_without_limits(stage, {}) if ours is None or held_back else ours
-    percentiles = dict.fromkeys(ROLES, _PERCENTILES[0])
-    best = free
+    minima, best = {role: _minimum(stage, free, role, _PERCENTILES[0]) for role in ROLES}, free
+    raised: dict[str, int] = {}
     if short := _short_roles(stage, free):
-        level, best = _least_level(stage, free, short)
-        percentiles |= dict.fromkeys(short, level)
-    ranges = tuple(
-        _range(stage, best, role, _minimum(stage, free, role, percentiles[role]), percentiles[role])
-        for role in ROLES
-    )
+        raised, best = _keeping(stage, free, short) or ({}, free)
+    ranges = tuple(_range(stage, best, role, {**minima, **raised}[role], role in raised) for role in ROLES)
     return Advice(
         ranges=ranges,
         held_back=held_back and ours is not None,
@@ -70,19 +66,46 @@ def _short_roles(stage: Stage, result: Result) -> tuple[str, ...]:
     return tuple(role for role in ROLES if kept[role] < stage.wish.targets.quantile)
 
 
-def _least_level(stage: Stage, free: Result, short: tuple[str, ...]) -> tuple[int, Result]:
-    """The least percentile for the minima of these roles that keeps the promises, and its run; if none does, the
-    first and `free`."""
-    low, high = 1, len(_PERCENTILES)
-    found = _PERCENTILES[0], free
+def _keeping(stage: Stage, free: Result, short: tuple[str, ...]) -> tuple[dict[str, int], Result] | None:
+    """The least minima of the `short` roles that keep the promises, and their run; None if none do.
+
+    What they let through may find the other role too small, for first tokens also wait for room in decode: where none
+    is enough, the other role gets a minimum too, by what it wanted beside the most of these.
+    """
+    found = _least_level(stage, free, short, {})
+    others = tuple([role for role in ROLES if role not in short])
+    if found is not None or not others:
+        return found
+    most = {role: _minimum(stage, free, role, _PERCENTILES[-1]) for role in short}
+    enough = play_without_limits(stage, most)
+    found = _least_level(
+        stage, free, short, {role: _minimum(stage, enough, role, _PERCENTILES[-1]) for role in others}
+    )
+    if found is None:
+        return None
+    raised, _ = found
+    return _least_level(stage, enough, others, {role: raised[role] for role in short}) or found
+
+
+def _least_level(
+    stage: Stage, free: Result, roles: tuple[str, ...], beside: dict[str, int]
+) -> tuple[dict[str, int], Result] | None:
+    """The minima of the least percentile of what these `roles` wanted that keeps the promises, those `beside` them
+    included, and their run; None if none does."""
+    levels = [
+        {role: _minimum(stage, free, role, percentile) for role in roles} | beside
+        for percentile in _PERCENTILES[1:]
+    ]
+    levels = [level for n, level in enumerate(levels) if level not in levels[:n]]
+    low, high = 0, len(levels)
+    found = None
     while low < high:
         middle = (low + high) // 2
-        level = _PERCENTILES[middle]
-        tried = play_without_limits(stage, {role: _minimum(stage, free, role, level) for role in short})
+        tried = play_without_limits(stage, levels[middle])
         if _short_roles(stage, tried):
             low = middle + 1
         else:
-            high, found = middle, (level, tried)
+            high, found = middle, (levels[middle], tried)
     return found
 
 
@@ -114,7 +137,7 @@ def _minimum(stage: Stage, free: Result, role: str, percentile: int) -> int:
     return int(np.percentile(wanted, percentile, method="lower"))
 
 
-def _range(stage: Stage, result: Result, role: str, minimum: int, percentile: int) -> Range:
+def _range(stage: Stage, result: Result, role: str, minimum: int, raised: bool) -> Range:
     at, wanted = _counted(stage, result, role)
     highest = int(wanted.argmax())
     manifest = stage.wish.spec.roles[role]
@@ -124,7 +147,7 @@ def _range(stage: Stage, result: Result, role: str, minimum: int, percentile: in
         int(wanted[highest]),
         (manifest.min_replicas, manifest.max_replicas),
         _why(stage.trace, float(at[highest]), role),
-        raised=percentile != _PERCENTILES[0],
+        raised=raised,
     )
 
 
