@@ -53,9 +53,7 @@ def service(*pods: Pod, name: str = "s") -> Service:
     return Service("n", name, "u", 1, "Auto", False, True, None, {}, pods)
 
 
-async def test_the_others_are_read_and_each_failure_has_its_sentence(
-    serve: Serve,
-) -> None:
+async def test_the_others_are_read_and_each_failure_has_its_sentence(serve: Serve) -> None:
     closed = await serve(nothing)
     urls = {
         "good": await serve(says(good())),

@@ -1,6 +1,8 @@
 """minReplicas and maxReplicas per role, from what our policy used where nothing held it back."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +47,7 @@ def recommend(stage: Stage, ours: Result | None) -> Advice:
     """`ours`: the run within the manifest's limits, where there was one. They count only if they changed it."""
     held_back = ours is None or _touches_limits(stage, ours)
     free = play_without_limits(stage, {}) if ours is None or held_back else ours
-    minima, best = {role: _minimum(stage, free, role, _PERCENTILES[0]) for role in ROLES}, free
+    minima, best = _minima(stage, free, ROLES, _PERCENTILES[0]), free
     raised: dict[str, int] = {}
     if short := _short_roles(stage, free):
         raised, best = _keeping(stage, free, short) or ({}, free)
@@ -72,36 +74,39 @@ def _keeping(stage: Stage, free: Result, short: tuple[str, ...]) -> tuple[dict[s
     What they let through may find the other role too small, for first tokens also wait for room in decode: where none
     is enough, the other role gets a minimum too, by what it wanted beside the most of these.
     """
-    found = _least_level(stage, free, short, {})
+    run, most = _once(stage), _PERCENTILES[-1]
+    found = _least_level(stage, run, free, short, {})
     others = tuple([role for role in ROLES if role not in short])
     if found is not None or not others:
         return found
-    most = {role: _minimum(stage, free, role, _PERCENTILES[-1]) for role in short}
-    enough = play_without_limits(stage, most)
-    found = _least_level(
-        stage, free, short, {role: _minimum(stage, enough, role, _PERCENTILES[-1]) for role in others}
-    )
+    enough = run(_minima(stage, free, short, most))
+    found = _least_level(stage, run, free, short, _minima(stage, enough, others, most))
     if found is None:
         return None
     raised, _ = found
-    return _least_level(stage, enough, others, {role: raised[role] for role in short}) or found
+    return _least_level(stage, run, enough, others, {role: raised[role] for role in short}) or found
+
+
+def _once(stage: Stage) -> Callable[[dict[str, int]], Result]:
+    """Ours with these minima. The searches ask for some of them twice, and a run of a day takes many seconds."""
+
+    @cache
+    def run(minima: frozenset[tuple[str, int]]) -> Result:
+        return play_without_limits(stage, dict(minima))
+
+    return lambda minima: run(frozenset(minima.items()))
 
 
 def _least_level(
-    stage: Stage, free: Result, roles: tuple[str, ...], beside: dict[str, int]
-) -> tuple[dict[str, int], Result] | None:
+    stage: Stage, run: Callable[[dict[str, int]], Result], free: Result, roles: tuple[str, ...], beside: dict[str, int]
+) -> tuple[dict[str, int], Result] | None:  # fmt: skip
     """The minima of the least percentile of what these `roles` wanted that keeps the promises, those `beside` them
     included, and their run; None if none does."""
-    levels = [
-        {role: _minimum(stage, free, role, percentile) for role in roles} | beside
-        for percentile in _PERCENTILES[1:]
-    ]
-    levels = [level for n, level in enumerate(levels) if level not in levels[:n]]
-    low, high = 0, len(levels)
-    found = None
+    levels = [_minima(stage, free, roles, percentile) | beside for percentile in _PERCENTILES[1:]]
+    low, high, found = 0, len(levels), None
     while low < high:
         middle = (low + high) // 2
-        tried = play_without_limits(stage, levels[middle])
+        tried = run(levels[middle])
         if _short_roles(stage, tried):
             low = middle + 1
         else:
@@ -132,9 +137,12 @@ def _counted(stage: Stage, result: Result, role: str) -> tuple[NDArray[np.float6
     return result.log[counted, 0], targets(result, role)[counted]
 
 
-def _minimum(stage: Stage, free: Result, role: str, percentile: int) -> int:
-    _, wanted = _counted(stage, free, role)
-    return int(np.percentile(wanted, percentile, method="lower"))
+def _minima(stage: Stage, result: Result, roles: tuple[str, ...], percentile: int) -> dict[str, int]:
+    """The `percentile` of the replicas that these `roles` wanted."""
+    return {
+        role: int(np.percentile(_counted(stage, result, role)[1], percentile, method="lower"))
+        for role in roles
+    }
 
 
 def _range(stage: Stage, result: Result, role: str, minimum: int, raised: bool) -> Range:
